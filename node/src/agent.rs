@@ -1,0 +1,77 @@
+//! The agent: a key, a store, transports.
+use std::sync::Arc;
+
+use muretai_protocol::{
+    Did, UnixSeconds,
+    sealed::SealingKey,
+    sign::{Seed, SigningKey},
+};
+use muretai_store::{Store, StoreError};
+use muretai_transports::http::HttpTransport;
+
+use crate::home::AgentDir;
+
+/// One agent at work. Cheap to clone.
+#[derive(Clone)]
+pub struct Agent {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) dir: AgentDir,
+    pub(crate) key: SigningKey,
+    pub(crate) sealing: SealingKey,
+    pub(crate) store: Store,
+    pub(crate) http: HttpTransport,
+}
+
+impl Agent {
+    /// Opens the store and expands the key. The HTTP client is cheap until it is used.
+    pub async fn open(
+        dir: AgentDir,
+        seed: &Seed,
+        http: HttpTransport,
+    ) -> Result<Agent, StoreError> {
+        let store = Store::open(&dir.database()).await?;
+        Ok(Agent {
+            inner: Arc::new(Inner {
+                dir,
+                key: SigningKey::from_seed(seed),
+                sealing: SealingKey::from_seed(seed),
+                store,
+                http,
+            }),
+        })
+    }
+    /// The address.
+    pub fn did(&self) -> &Did {
+        self.inner.key.did()
+    }
+    /// The local name.
+    pub fn name(&self) -> &str {
+        &self.inner.dir.name
+    }
+    /// What it remembers.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+    /// Waits for writes and closes the store.
+    pub async fn close(&self) {
+        self.inner.store.close().await
+    }
+}
+
+/// The clock.
+pub fn now() -> UnixSeconds {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    UnixSeconds(since.as_secs() as i64)
+}
+
+/// Random bytes of the operating system.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has randomness");
+    bytes
+}

@@ -1,0 +1,153 @@
+//! How bytes travel. Transports know nothing of trust.
+#![forbid(unsafe_code)]
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub mod guard;
+pub mod http;
+
+/// The ways in which bytes travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TransportName {
+    /// Direct HTTP.
+    Http,
+}
+impl fmt::Display for TransportName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TransportName::Http => "http",
+        })
+    }
+}
+
+/// Everything known about where a peer is.
+#[derive(Debug, Clone, Default)]
+pub struct PeerAddress {
+    /// The canonical base of its card.
+    pub url: Option<String>,
+    /// The owner lets us dial loopback and private addresses of this peer.
+    pub allow_private: bool,
+}
+
+/// One way to reach a peer. Lower `cost` is better.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Which transport made it.
+    pub transport: TransportName,
+    /// What it dials.
+    pub address: String,
+    /// Lower is better.
+    pub cost: u8,
+    /// As in [`PeerAddress`].
+    pub allow_private: bool,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone)]
+pub enum Delivery {
+    /// The peer answered with this body.
+    Answered(Bytes),
+}
+
+/// Why a request did not get through. `is_unreachable` tells a failure to connect, after which another route may be
+/// tried, from an answer that ends the attempt.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// To be split: refused by the guard, unresolvable, connect failed, connect timeout, silent peer, too large,
+    /// redirect refused, HTTP status (with Retry-After), TLS, closed half-way.
+    #[error("{url} could not be reached")]
+    Unreachable {
+        /// What was dialled.
+        url: String,
+    },
+}
+
+/// Told once to stop; clones see it too.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    _private: (),
+}
+impl Stop {
+    /// A stop signal and nothing that has fired it yet.
+    pub fn new() -> Stop {
+        todo!()
+    }
+    /// Fires it.
+    pub fn stop(&self) {
+        todo!()
+    }
+    /// Whether it has fired.
+    pub fn is_stopped(&self) -> bool {
+        todo!()
+    }
+    /// Waits until it fires.
+    pub async fn stopped(&self) {
+        todo!()
+    }
+}
+
+/// A request that came in.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The JSON-RPC request, at most the configured size.
+    pub body: Bytes,
+    /// The `A2A-Version` header, or its query or transport equivalent.
+    pub a2a_version: Option<String>,
+    /// Who is at the other end, for logs only.
+    pub remote: Option<SocketAddr>,
+}
+
+/// The answer to a request: an HTTP status for the HTTP transport, and a JSON body.
+#[derive(Debug)]
+pub struct Outcome {
+    /// 200, or 400 for what is no JSON-RPC request.
+    pub status: u16,
+    /// JSON.
+    pub body: Bytes,
+}
+
+/// A document that is served to whoever asks.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Content-Type.
+    pub content_type: &'static str,
+    /// The bytes, one buffer however often they are served.
+    pub body: Bytes,
+    /// A `Link` header value.
+    pub link: Option<String>,
+}
+
+/// What an agent offers to every transport that listens for it.
+#[async_trait]
+pub trait Service: Send + Sync {
+    /// Answers one request. Never panics; an internal fault is `-32603` with status 200.
+    async fn call(&self, request: Incoming) -> Outcome;
+    /// A document below the mount: `""` (the notice at the mount itself), `.well-known/agent-card.json`,
+    /// `.well-known/agent.json`, `.well-known/agent-card.sig.json`, `i/<code>`. `None` is 404.
+    async fn document(&self, path: &str) -> Option<Document>;
+}
+
+/// A way for bytes to travel.
+#[async_trait]
+pub trait Transport: Send + Sync {
+    /// Its name.
+    fn name(&self) -> TransportName;
+    /// How this peer can be reached this way, if at all, and how good a way it is.
+    fn route(&self, peer: &PeerAddress) -> Option<Route>;
+    /// One JSON-RPC request to the peer. Answered by the peer, or queued for it. Dropping the future abandons the call.
+    async fn deliver(&self, route: &Route, request: Bytes) -> Result<Delivery, TransportError>;
+    /// Hands every request that comes in this way to `service`, until stopped; then finishes what is under way.
+    async fn listen(&self, service: Arc<dyn Service>, stop: Stop) -> Result<(), TransportError>;
+}
+
+/// How long things may take.
+#[derive(Debug, Clone)]
+pub struct ClientTimeouts {
+    /// Until connected, 5 s.
+    pub connect: Duration,
+    /// For the whole call, 10 s.
+    pub total: Duration,
+}
