@@ -27,11 +27,7 @@ pub(crate) struct Inner {
 
 impl Agent {
     /// Opens the store and expands the key. The HTTP client is cheap until it is used.
-    pub async fn open(
-        dir: AgentDir,
-        seed: &Seed,
-        http: HttpTransport,
-    ) -> Result<Agent, StoreError> {
+    pub async fn open(dir: AgentDir, seed: &Seed, http: HttpTransport) -> Result<Agent, StoreError> {
         let store = Store::open(&dir.database()).await?;
         Ok(Agent {
             inner: Arc::new(Inner {
@@ -63,9 +59,7 @@ impl Agent {
 
 /// The clock.
 pub fn now() -> UnixSeconds {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     UnixSeconds(since.as_secs() as i64)
 }
 

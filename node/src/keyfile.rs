@@ -23,11 +23,7 @@ pub enum KeyFileError {
 }
 
 /// Writes a seed: temp file in the folder, fsync, link without replacing, fsync of the folder.
-pub fn create(
-    _dir: &AgentDir,
-    _seed: &Seed,
-    _passphrase: Option<&str>,
-) -> Result<(), KeyFileError> {
+pub fn create(_dir: &AgentDir, _seed: &Seed, _passphrase: Option<&str>) -> Result<(), KeyFileError> {
     todo!()
 }
 /// Whether a passphrase is needed, without asking for it.
@@ -35,9 +31,6 @@ pub fn is_encrypted(_dir: &AgentDir) -> Result<bool, KeyFileError> {
     todo!()
 }
 /// Reads a seed.
-pub fn read(
-    _dir: &AgentDir,
-    _passphrase: Option<&Zeroizing<String>>,
-) -> Result<Seed, KeyFileError> {
+pub fn read(_dir: &AgentDir, _passphrase: Option<&Zeroizing<String>>) -> Result<Seed, KeyFileError> {
     todo!()
 }

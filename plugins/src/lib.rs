@@ -19,12 +19,7 @@ pub struct Applicant<'a> {
 impl<'a> Applicant<'a> {
     /// For whoever runs the gate.
     pub fn new(did: &'a Did, is_blocked: bool, is_direct: bool, message: &'a Verified) -> Self {
-        Applicant {
-            did,
-            is_blocked,
-            is_direct,
-            message,
-        }
+        Applicant { did, is_blocked, is_direct, message }
     }
 }
 

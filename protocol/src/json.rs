@@ -112,9 +112,7 @@ impl Value {
     }
     /// A member of an object; `None` when absent, `null` or not an object (null reads as absent, 3.2).
     pub fn member(&self, key: &str) -> Option<&Value> {
-        self.as_object()?
-            .get(key)
-            .filter(|v| !matches!(v, Value::Null))
+        self.as_object()?.get(key).filter(|v| !matches!(v, Value::Null))
     }
 }
 

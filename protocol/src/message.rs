@@ -224,10 +224,6 @@ pub enum ReplyError {
 }
 
 /// Verifies a reply before anything of it is shown.
-pub fn verify_reply(
-    _result: Value,
-    _asked: &Asked<'_>,
-    _now: UnixSeconds,
-) -> Result<Verified, ReplyError> {
+pub fn verify_reply(_result: Value, _asked: &Asked<'_>, _now: UnixSeconds) -> Result<Verified, ReplyError> {
     todo!()
 }

@@ -50,12 +50,7 @@ impl SealingKey {
         todo!()
     }
     /// Opens either version.
-    pub fn open(
-        &self,
-        _their_enc_pub: &str,
-        _blob: &str,
-        _ad: &[u8],
-    ) -> Result<Vec<u8>, DoesNotOpen> {
+    pub fn open(&self, _their_enc_pub: &str, _blob: &str, _ad: &[u8]) -> Result<Vec<u8>, DoesNotOpen> {
         todo!()
     }
 }

@@ -96,12 +96,7 @@ impl Store {
         todo!()
     }
     /// Blocks or unblocks a DID, known or not: a block outlives re-invites.
-    pub async fn set_blocked(
-        &self,
-        _did: &Did,
-        _blocked: bool,
-        _now: UnixSeconds,
-    ) -> Result<(), StoreError> {
+    pub async fn set_blocked(&self, _did: &Did, _blocked: bool, _now: UnixSeconds) -> Result<(), StoreError> {
         todo!()
     }
 }

@@ -4,9 +4,7 @@
 #[non_exhaustive]
 pub enum StoreError {
     /// Made by a newer version.
-    #[error(
-        "the database was made by a newer version (schema {found}, this program knows {known})"
-    )]
+    #[error("the database was made by a newer version (schema {found}, this program knows {known})")]
     Newer {
         /// Its schema.
         found: i64,

@@ -63,11 +63,7 @@ impl Store {
         todo!()
     }
     /// The card JSON of a live invite (not revoked, not expired, not spent) by its short code.
-    pub async fn invite_card(
-        &self,
-        _code: &str,
-        _now: UnixSeconds,
-    ) -> Result<Option<String>, StoreError> {
+    pub async fn invite_card(&self, _code: &str, _now: UnixSeconds) -> Result<Option<String>, StoreError> {
         todo!()
     }
     /// Revokes by nonce or code. `None` when there is no such invite; revoking twice changes nothing.

@@ -60,11 +60,7 @@ impl HttpTransport {
         todo!()
     }
     /// GETs a document under the guard.
-    pub async fn fetch(
-        &self,
-        _url: &str,
-        _options: &FetchOptions,
-    ) -> Result<Fetched, TransportError> {
+    pub async fn fetch(&self, _url: &str, _options: &FetchOptions) -> Result<Fetched, TransportError> {
         todo!()
     }
     /// POSTs one JSON body, no redirects; any status with a body is given back.

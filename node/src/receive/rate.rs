@@ -10,9 +10,6 @@ pub struct RateLimit {
 }
 impl Default for RateLimit {
     fn default() -> Self {
-        RateLimit {
-            per_account: 60,
-            total: 600,
-        }
+        RateLimit { per_account: 60, total: 600 }
     }
 }
