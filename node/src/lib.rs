@@ -2,6 +2,7 @@
 //!
 //! An [`Agent`] is a key, a store and transports, and is the same in a one-off command and in a resident service.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod agent;
 pub mod card;
