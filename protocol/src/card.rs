@@ -1,5 +1,10 @@
 //! The Agent Card and its signed envelope (section 6).
-use crate::{Did, UnixSeconds, json::Value, sign::SigningKey};
+pub use crate::urls::post_address;
+use crate::{
+    Did, UnixSeconds,
+    json::{CanonicalError, Value},
+    sign::SigningKey,
+};
 
 /// Public facts about the owner, a whitelist (6.2 `profile`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,10 +44,6 @@ pub fn build(_spec: &CardSpec<'_>) -> Value {
 pub fn requirement(_did: &Did, _endpoint: &str) -> Value {
     todo!()
 }
-/// The POST address of a canonical base: itself, plus `/` at a bare origin (12.5).
-pub fn post_address(_base: &str) -> String {
-    todo!()
-}
 
 /// A peer's card of the right shape. A claim until an envelope proves it.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +81,10 @@ pub fn read(_value: Value) -> Result<Card, CardError> {
 }
 
 /// Signs the envelope of 6.6. At most once an hour; never per request.
-pub fn sign_envelope(_key: &SigningKey, _card: &Value, _ts: UnixSeconds) -> Value {
+///
+/// # Errors
+/// When the card holds a number that no signer emits: the card object of a plugin may.
+pub fn sign_envelope(_key: &SigningKey, _card: &Value, _ts: UnixSeconds) -> Result<Value, CanonicalError> {
     todo!()
 }
 
