@@ -1,22 +1,161 @@
 //! base64 in its strict spellings (section 2.4).
+//!
+//! Strict means that a byte string has one spelling: padding is exact and unused bits are zero, so that decoding and
+//! encoding again gives the identical text. A 64-byte signature would have sixteen spellings otherwise.
+
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The value of each character, `NONE` for what is not in the alphabet.
+const STANDARD_VALUES: [u8; 256] = values(STANDARD);
+const URL_VALUES: [u8; 256] = values(URL);
+const NONE: u8 = 0xff;
+
+const fn values(alphabet: &[u8; 64]) -> [u8; 256] {
+    let mut values = [NONE; 256];
+    let mut value = 0;
+    while value < 64 {
+        values[alphabet[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+}
 
 /// Standard alphabet with padding.
-pub fn encode(_bytes: &[u8]) -> String {
-    todo!()
+pub fn encode(bytes: &[u8]) -> String {
+    let mut text = encode_unpadded(bytes, STANDARD);
+    while text.len() % 4 != 0 {
+        text.push('=');
+    }
+    text
 }
+
 /// Strict: decoding and encoding again gives the identical string. `None` otherwise.
-pub fn decode(_text: &str) -> Option<Vec<u8>> {
-    todo!()
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let unpadded = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
+    // With exact padding, stripping it from a multiple of four cannot leave a whole group less one or two.
+    (text.len() - unpadded.len() == padding(unpadded.len())).then(|| decode_unpadded(unpadded, &STANDARD_VALUES))?
 }
+
 /// base64url without padding.
-pub fn encode_url(_bytes: &[u8]) -> String {
-    todo!()
+pub fn encode_url(bytes: &[u8]) -> String {
+    encode_unpadded(bytes, URL)
 }
+
 /// Strict base64url without padding.
-pub fn decode_url(_text: &str) -> Option<Vec<u8>> {
-    todo!()
+pub fn decode_url(text: &str) -> Option<Vec<u8>> {
+    decode_unpadded(text, &URL_VALUES)
 }
-/// base64url with or without padding, for invite tokens (7.2).
-pub fn decode_url_lenient(_text: &str) -> Option<Vec<u8>> {
-    todo!()
+
+/// base64url with or without padding, for invite tokens (7.2). Padding that is there must be exact.
+pub fn decode_url_lenient(text: &str) -> Option<Vec<u8>> {
+    let unpadded = text.trim_end_matches('=');
+    let found = text.len() - unpadded.len();
+    (found == 0 || found == padding(unpadded.len())).then(|| decode_url(unpadded))?
+}
+
+/// The number of `=` after so many characters.
+fn padding(characters: usize) -> usize {
+    (4 - characters % 4) % 4
+}
+
+fn encode_unpadded(bytes: &[u8], alphabet: &[u8; 64]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = group.iter().enumerate().fold(0, |bits, (i, &byte)| bits | u32::from(byte) << (16 - 8 * i));
+        for i in 0..=group.len() {
+            text.push(char::from(alphabet[(bits >> (18 - 6 * i)) as usize & 63]));
+        }
+    }
+    text
+}
+
+fn decode_unpadded(text: &str, values: &[u8; 256]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for group in text.as_bytes().chunks(4) {
+        let mut bits = 0;
+        for (i, &character) in group.iter().enumerate() {
+            let value = values[usize::from(character)];
+            if value == NONE {
+                return None;
+            }
+            bits |= u32::from(value) << (18 - 6 * i);
+        }
+        let [_, decoded @ ..] = bits.to_be_bytes();
+        let (kept, unused) = decoded.split_at(group.len() - 1);
+        if kept.is_empty() || unused.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        bytes.extend_from_slice(kept);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn encodes_the_examples_of_rfc_4648() {
+        for (plain, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(encode(plain.as_bytes()), text);
+            assert_eq!(decode(text).as_deref(), Some(plain.as_bytes()));
+            assert_eq!(encode_url(plain.as_bytes()), text.trim_end_matches('='));
+        }
+        assert_eq!(encode(&[0xfb, 0xff]), "+/8=");
+        assert_eq!(encode_url(&[0xfb, 0xff]), "-_8");
+    }
+
+    #[test]
+    fn refuses_every_second_spelling() {
+        for text in
+            ["Zg", "Zg=", "Zg===", "Zh==", "Zm9=", "Zm9v=", "Z", "Zg==\n", " Zg==", "Z=g=", "=", "====", "-_8=", "é==="]
+        {
+            assert_eq!(decode(text), None, "{text:?}");
+        }
+        for text in ["Zg==", "Zh", "Z", "+/8", "Zm9v Zg"] {
+            assert_eq!(decode_url(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_lenient_reader_takes_padding_or_none() {
+        for text in ["-_8", "-_8="] {
+            assert_eq!(decode_url_lenient(text), Some(vec![0xfb, 0xff]));
+        }
+        for text in ["-_8==", "-_9", "Zm9v=", "Zm9v===="] {
+            assert_eq!(decode_url_lenient(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_back_what_was_encoded(bytes: Vec<u8>) {
+            prop_assert_eq!(decode(&encode(&bytes)), Some(bytes.clone()));
+            prop_assert_eq!(decode_url(&encode_url(&bytes)), Some(bytes));
+        }
+
+        #[test]
+        fn what_decodes_encodes_to_the_same_text(text in "[A-Za-z0-9+/=_-]{0,24}") {
+            if let Some(bytes) = decode(&text) {
+                prop_assert_eq!(encode(&bytes), text.clone());
+            }
+            if let Some(bytes) = decode_url(&text) {
+                prop_assert_eq!(encode_url(&bytes), text);
+            }
+        }
+    }
 }

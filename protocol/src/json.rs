@@ -1,8 +1,20 @@
 //! Canonical JSON and the parse boundary (section 1). Nothing else in the program parses wire JSON.
-use std::collections::BTreeMap;
+//!
+//! [`parse`] turns bytes into a [`Value`] or refuses them; it never repairs. A number keeps its spelling, because a
+//! signature covers spellings: `1` and `1.0` are different documents. [`canonical`], [`canonical_as_received`] and
+//! [`Value::to_json`] are one writer that differs in its treatment of numbers only.
+mod float;
+mod object;
+mod parse;
+mod write;
 
-/// Members of an object, in Unicode code point order of their keys, which is the canonical order.
-pub type Object = BTreeMap<String, Value>;
+pub use object::{Members, Object};
+pub use parse::{ParseError, parse};
+pub use write::{CanonicalError, canonical, canonical_as_received};
+
+pub(crate) use write::write_string; // the message payload is written member by member
+
+use crate::{Did, limits::MAX_SAFE_INT};
 
 /// A JSON value that passed the parse boundary or was built here.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,56 +36,28 @@ pub enum Value {
 /// A number as it was spelled on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Number {
-    /// An integer token within ±`MAX_SAFE_INT` (`-0` reads as 0).
+    /// An integer token within ±[`MAX_SAFE_INT`] (`-0` reads as 0).
     Integer(i64),
     /// Any other token, kept as received: floats, exponents, integers that are too large.
     Token(Box<str>),
 }
 
-/// Why bytes are not a JSON document that may be signed or verified.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ParseError {
-    /// To be split into situations.
-    #[error("not JSON at byte {at}")]
-    NotJson {
-        /// Offset of the offending byte.
-        at: usize,
-    },
-}
-
-/// Why a value has no canonical form that may be signed or verified (1.3).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CanonicalError {
-    /// Signers emit integers only; verifiers cannot agree on this spelling.
-    #[error("the number {token} has no agreed canonical form")]
-    UnverifiableNumber {
-        /// The token as received.
-        token: Box<str>,
-    },
-}
-
-/// Reads one document under the rules of 1.2.
-pub fn parse(_bytes: &[u8]) -> Result<Value, ParseError> {
-    todo!()
-}
-
-/// Canonical JSON for something to be signed: integers only.
-pub fn canonical(_value: &Value) -> Result<String, CanonicalError> {
-    todo!()
-}
-
-/// Canonical JSON for something to be verified: fractional floats as they round-trip, integral floats and exponents
-/// in CPython's spelling; non-finite numbers and integers beyond 2^53-1 are refused.
-pub fn canonical_as_received(_value: &Value) -> Result<String, CanonicalError> {
-    todo!()
+impl Number {
+    /// The integer that this number equals, be it spelled `5`, `5.0` or `5e0`; `None` beyond ±[`MAX_SAFE_INT`].
+    ///
+    /// For the one place that forgives an integral float, a message's timestamp (1.3).
+    pub fn as_integral(&self) -> Option<i64> {
+        match self {
+            Number::Integer(n) => Some(*n),
+            Number::Token(token) => float::integral(token),
+        }
+    }
 }
 
 impl Value {
     /// The value as compact JSON for the wire, numbers spelled as they were received.
     pub fn to_json(&self) -> String {
-        todo!()
+        write::as_received(self)
     }
     /// The string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
@@ -110,9 +94,13 @@ impl Value {
             _ => None,
         }
     }
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
     /// A member of an object; `None` when absent, `null` or not an object (null reads as absent, 3.2).
     pub fn member(&self, key: &str) -> Option<&Value> {
-        self.as_object()?.get(key).filter(|v| !matches!(v, Value::Null))
+        self.as_object()?.get(key).filter(|v| !v.is_null())
     }
 }
 
@@ -126,6 +114,16 @@ impl From<String> for Value {
         Value::String(s)
     }
 }
+impl From<&String> for Value {
+    fn from(s: &String) -> Self {
+        Value::String(s.clone())
+    }
+}
+impl From<&Did> for Value {
+    fn from(did: &Did) -> Self {
+        Value::String(did.as_str().to_owned())
+    }
+}
 impl From<bool> for Value {
     fn from(b: bool) -> Self {
         Value::Bool(b)
@@ -133,8 +131,11 @@ impl From<bool> for Value {
 }
 /// Integers beyond ±`MAX_SAFE_INT` become a token that no signer accepts.
 impl From<i64> for Value {
-    fn from(_n: i64) -> Self {
-        todo!()
+    fn from(n: i64) -> Self {
+        Value::Number(match (-MAX_SAFE_INT..=MAX_SAFE_INT).contains(&n) {
+            true => Number::Integer(n),
+            false => Number::Token(n.to_string().into()),
+        })
     }
 }
 impl From<Vec<Value>> for Value {
@@ -147,17 +148,76 @@ impl From<Object> for Value {
         Value::Object(o)
     }
 }
+/// `None` becomes `null`.
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::Null, Into::into)
+    }
+}
 
-/// Builds a [`Value`] from literal syntax, like `json!({"v": 1, "did": did.as_str()})`.
+/// Builds a [`Value`](crate::json::Value) from literal syntax, like `json!({"v": 1, "did": did.as_str()})`.
+///
+/// Keys are literals; values are nested literals, `null`, or any expression that is `Into<Value>`.
 #[macro_export]
 macro_rules! json {
     (null) => { $crate::json::Value::Null };
-    ([ $($item:tt),* $(,)? ]) => { $crate::json::Value::Array(vec![ $( $crate::json!($item) ),* ]) };
-    ({ $($key:literal : $value:tt),* $(,)? }) => {{
+    ([ $($items:tt)* ]) => {{
+        #[allow(unused_mut)]
+        let mut items: Vec<$crate::json::Value> = Vec::new();
+        $crate::json_items!(items; $($items)*);
+        $crate::json::Value::Array(items)
+    }};
+    ({ $($members:tt)* }) => {{
         #[allow(unused_mut)]
         let mut object = $crate::json::Object::new();
-        $( object.insert($key.to_owned(), $crate::json!($value)); )*
+        $crate::json_members!(object; $($members)*);
         $crate::json::Value::Object(object)
     }};
     ($other:expr) => { $crate::json::Value::from($other) };
+}
+
+/// The items of an array in [`json!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! json_items {
+    ($items:ident;) => {};
+    ($items:ident; null $(, $($rest:tt)*)?) => {
+        $items.push($crate::json!(null));
+        $crate::json_items!($items; $($($rest)*)?);
+    };
+    ($items:ident; [ $($inner:tt)* ] $(, $($rest:tt)*)?) => {
+        $items.push($crate::json!([ $($inner)* ]));
+        $crate::json_items!($items; $($($rest)*)?);
+    };
+    ($items:ident; { $($inner:tt)* } $(, $($rest:tt)*)?) => {
+        $items.push($crate::json!({ $($inner)* }));
+        $crate::json_items!($items; $($($rest)*)?);
+    };
+    ($items:ident; $item:expr $(, $($rest:tt)*)?) => {
+        $items.push($crate::json!($item));
+        $crate::json_items!($items; $($($rest)*)?);
+    };
+}
+
+/// The members of an object in [`json!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! json_members {
+    ($object:ident;) => {};
+    ($object:ident; $key:literal : null $(, $($rest:tt)*)?) => {
+        $object.insert($key.to_owned(), $crate::json!(null));
+        $crate::json_members!($object; $($($rest)*)?);
+    };
+    ($object:ident; $key:literal : [ $($inner:tt)* ] $(, $($rest:tt)*)?) => {
+        $object.insert($key.to_owned(), $crate::json!([ $($inner)* ]));
+        $crate::json_members!($object; $($($rest)*)?);
+    };
+    ($object:ident; $key:literal : { $($inner:tt)* } $(, $($rest:tt)*)?) => {
+        $object.insert($key.to_owned(), $crate::json!({ $($inner)* }));
+        $crate::json_members!($object; $($($rest)*)?);
+    };
+    ($object:ident; $key:literal : $value:expr $(, $($rest:tt)*)?) => {
+        $object.insert($key.to_owned(), $crate::json!($value));
+        $crate::json_members!($object; $($($rest)*)?);
+    };
 }

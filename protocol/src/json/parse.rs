@@ -1,0 +1,322 @@
+//! The tokenizer: bytes to a value, or a named refusal (1.2).
+use super::{Number, Object, Value, write::plain_prefix_len};
+use crate::limits::{MAX_DEPTH, MAX_SAFE_INT};
+
+/// Why bytes are not a JSON document that may be signed or verified. Offsets count bytes from 0.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// A UTF-8, UTF-16 or UTF-32 mark in front.
+    #[error("the document begins with a byte order mark")]
+    ByteOrderMark,
+    /// A NUL among the first four bytes: UTF-16 or UTF-32.
+    #[error("the document is not UTF-8 but UTF-16 or UTF-32")]
+    WrongEncoding,
+    /// Truncated, overlong, stray or surrogate bytes.
+    #[error("invalid UTF-8 at byte {at}")]
+    InvalidUtf8 {
+        /// Where the bad sequence begins.
+        at: usize,
+    },
+    /// An escape that leaves half of a surrogate pair, in a value or in a key.
+    #[error("an unpaired surrogate at byte {at}")]
+    LoneSurrogate {
+        /// Where the escape begins.
+        at: usize,
+    },
+    /// An escape that JSON does not have.
+    #[error("an invalid escape at byte {at}")]
+    InvalidEscape {
+        /// Where the escape begins.
+        at: usize,
+    },
+    /// A control character inside a string that ought to be escaped.
+    #[error("a raw control character in a string at byte {at}")]
+    ControlCharacter {
+        /// Where it is.
+        at: usize,
+    },
+    /// A number that JSON does not spell so: `01`, `1.`, `+1`, `.5`.
+    #[error("an invalid number at byte {at}")]
+    InvalidNumber {
+        /// Where the number begins.
+        at: usize,
+    },
+    /// More than [`MAX_DEPTH`] arrays and objects inside each other.
+    #[error("nested deeper than {MAX_DEPTH} levels at byte {at}")]
+    TooDeep {
+        /// Where the level too many begins.
+        at: usize,
+    },
+    /// The document ends in the middle of a value.
+    #[error("the document ends too early, after {at} bytes")]
+    UnexpectedEnd {
+        /// The document's length.
+        at: usize,
+    },
+    /// A byte that cannot stand where it stands, `NaN` and `Infinity` included.
+    #[error("not JSON at byte {at}")]
+    UnexpectedByte {
+        /// Where it is.
+        at: usize,
+    },
+    /// Something follows the document.
+    #[error("something follows the document at byte {at}")]
+    TrailingBytes {
+        /// Where it begins.
+        at: usize,
+    },
+}
+
+/// Reads one document under the rules of 1.2; nothing is repaired, of duplicate keys the last one wins.
+///
+/// Takes time and memory in proportion to the length of `bytes`, which the caller bounds.
+pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
+    if [&b"\xef\xbb\xbf"[..], b"\xfe\xff", b"\xff\xfe"].iter().any(|mark| bytes.starts_with(mark)) {
+        return Err(ParseError::ByteOrderMark);
+    }
+    if bytes.iter().take(4).any(|&byte| byte == 0) {
+        return Err(ParseError::WrongEncoding);
+    }
+    let text = str::from_utf8(bytes).map_err(|e| ParseError::InvalidUtf8 { at: e.valid_up_to() })?;
+    let mut parser = Parser { text, at: 0, depth: 0 };
+    parser.skip_whitespace();
+    let value = parser.value()?;
+    parser.skip_whitespace();
+    match parser.peek() {
+        None => Ok(value),
+        Some(_) => Err(ParseError::TrailingBytes { at: parser.at }),
+    }
+}
+
+/// A place in a text that is valid UTF-8.
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        self.text.as_bytes()
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes().get(self.at).copied()
+    }
+
+    fn skip_whitespace(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn unexpected(&self) -> ParseError {
+        match self.peek() {
+            Some(_) => ParseError::UnexpectedByte { at: self.at },
+            None => ParseError::UnexpectedEnd { at: self.at },
+        }
+    }
+
+    /// Takes `byte` if it stands here.
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), ParseError> {
+        match self.eat(byte) {
+            true => Ok(()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    fn value(&mut self) -> Result<Value, ParseError> {
+        match self.peek() {
+            Some(b'"') => Ok(Value::String(self.string()?)),
+            Some(b'{') => self.nested(Self::object),
+            Some(b'[') => self.nested(Self::array),
+            Some(b'-' | b'0'..=b'9') => Ok(Value::Number(self.number()?)),
+            Some(b't') => self.literal("true", Value::Bool(true)),
+            Some(b'f') => self.literal("false", Value::Bool(false)),
+            Some(b'n') => self.literal("null", Value::Null),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn literal(&mut self, word: &str, value: Value) -> Result<Value, ParseError> {
+        for byte in word.bytes() {
+            self.expect(byte)?;
+        }
+        Ok(value)
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, ParseError>) -> Result<Value, ParseError> {
+        if self.depth == MAX_DEPTH {
+            return Err(ParseError::TooDeep { at: self.at });
+        }
+        self.depth += 1;
+        self.at += 1;
+        self.skip_whitespace();
+        let value = read(self)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn array(&mut self) -> Result<Value, ParseError> {
+        let mut items = Vec::new();
+        if self.eat(b']') {
+            return Ok(Value::Array(items));
+        }
+        loop {
+            items.push(self.value()?);
+            self.skip_whitespace();
+            if self.eat(b']') {
+                return Ok(Value::Array(items));
+            }
+            self.expect(b',')?;
+            self.skip_whitespace();
+        }
+    }
+
+    fn object(&mut self) -> Result<Value, ParseError> {
+        let mut members = Vec::new();
+        if self.eat(b'}') {
+            return Ok(Value::Object(Object::new()));
+        }
+        loop {
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected());
+            }
+            let key = self.string()?;
+            self.skip_whitespace();
+            self.expect(b':')?;
+            self.skip_whitespace();
+            members.push((key, self.value()?));
+            self.skip_whitespace();
+            if self.eat(b'}') {
+                return Ok(Value::Object(Object::from_unsorted(members)));
+            }
+            self.expect(b',')?;
+            self.skip_whitespace();
+        }
+    }
+
+    /// Reads a string from its opening quote on. One without escapes is copied in one go.
+    fn string(&mut self) -> Result<String, ParseError> {
+        self.at += 1;
+        let first = self.plain_run();
+        if self.eat(b'"') {
+            return Ok(first.to_owned());
+        }
+        let mut string = first.to_owned();
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(string);
+                }
+                Some(b'\\') => string.push(self.escape()?),
+                Some(_) => return Err(ParseError::ControlCharacter { at: self.at }),
+                None => return Err(self.unexpected()),
+            }
+            string.push_str(self.plain_run());
+        }
+    }
+
+    /// Takes the characters up to the next quote, backslash or control character.
+    fn plain_run(&mut self) -> &'a str {
+        let begin = self.at;
+        self.at += plain_prefix_len(&self.bytes()[begin..]);
+        &self.text[begin..self.at]
+    }
+
+    /// Reads an escape from its backslash on.
+    fn escape(&mut self) -> Result<char, ParseError> {
+        let begin = self.at;
+        self.at += 1;
+        let Some(letter) = self.peek() else { return Err(self.unexpected()) };
+        self.at += 1;
+        Ok(match letter {
+            b'"' | b'\\' | b'/' => char::from(letter),
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => return self.unicode_escape(begin),
+            _ => return Err(ParseError::InvalidEscape { at: begin }),
+        })
+    }
+
+    /// Reads the digits of a `\u` escape that began at `begin`, and the second half of a pair.
+    fn unicode_escape(&mut self, begin: usize) -> Result<char, ParseError> {
+        let high = self.hex4(begin)?;
+        if !(0xd800..=0xdfff).contains(&high) {
+            return char::from_u32(high).ok_or(ParseError::LoneSurrogate { at: begin });
+        }
+        let lone = ParseError::LoneSurrogate { at: begin };
+        if high >= 0xdc00 || !self.bytes()[self.at..].starts_with(b"\\u") {
+            return Err(lone);
+        }
+        let second = self.at;
+        self.at += 2;
+        let low = self.hex4(second)?;
+        if !(0xdc00..=0xdfff).contains(&low) {
+            return Err(lone);
+        }
+        char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)).ok_or(lone)
+    }
+
+    fn hex4(&mut self, begin: usize) -> Result<u32, ParseError> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let Some(byte) = self.peek() else { return Err(self.unexpected()) };
+            let digit = char::from(byte).to_digit(16).ok_or(ParseError::InvalidEscape { at: begin })?;
+            code = code << 4 | digit;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+
+    fn number(&mut self) -> Result<Number, ParseError> {
+        let begin = self.at;
+        let invalid = ParseError::InvalidNumber { at: begin };
+        self.eat(b'-');
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            _ => self.digits(begin)?,
+        }
+        if matches!(self.peek(), Some(b'0'..=b'9')) {
+            return Err(invalid);
+        }
+        let mut is_integer = true;
+        if self.eat(b'.') {
+            is_integer = false;
+            self.digits(begin)?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            is_integer = false;
+            self.at += 1;
+            let _sign = self.eat(b'+') || self.eat(b'-');
+            self.digits(begin)?;
+        }
+        let token = &self.text[begin..self.at];
+        Ok(match token.parse::<i64>() {
+            Ok(n) if is_integer && (-MAX_SAFE_INT..=MAX_SAFE_INT).contains(&n) => Number::Integer(n),
+            _ => Number::Token(token.into()),
+        })
+    }
+
+    /// Takes one digit or more.
+    fn digits(&mut self, number: usize) -> Result<(), ParseError> {
+        let count = self.bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        match (count, self.peek()) {
+            (1.., _) => Ok(()),
+            (0, None) => Err(self.unexpected()),
+            (0, Some(_)) => Err(ParseError::InvalidNumber { at: number }),
+        }
+    }
+}
