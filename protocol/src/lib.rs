@@ -4,11 +4,13 @@
 //! arguments, so that every rule is tested by value. One module per artifact of the wire specification; section
 //! numbers in the documentation are those of `docs/spec/wire.md`.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod a2a;
 pub mod base64;
 pub mod card;
 pub mod did;
+mod hex;
 pub mod invite;
 pub mod json;
 pub mod limits;
@@ -17,6 +19,7 @@ pub mod phrase;
 pub mod rpc;
 pub mod sealed;
 pub mod sign;
+mod signed;
 pub mod text;
 pub mod time;
 pub mod urls;
