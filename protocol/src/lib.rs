@@ -19,7 +19,6 @@ pub mod phrase;
 pub mod rpc;
 pub mod sealed;
 pub mod sign;
-mod signed;
 pub mod text;
 pub mod time;
 pub mod urls;

@@ -4,8 +4,7 @@ use crate::{
     Did, UnixSeconds, json,
     json::{CanonicalError, Number, Value, canonical, canonical_as_received},
     limits::{CARD_SIG_MAX_AGE_SECS, CLOCK_WINDOW_SECS},
-    sign::SigningKey,
-    signed::verifies,
+    sign::{SigningKey, verify_base64_any},
     urls::same_scope,
 };
 
@@ -104,7 +103,7 @@ pub fn verify_envelope(envelope: &Value, expect: &Expect<'_>) -> Result<Card, En
     }
     let signed = json!({"v": 1, "typ": (TYP), "card": (parts.card.clone()), "ts": (parts.ts.clone())});
     let payload = canonical_as_received(&signed).map_err(EnvelopeError::Unverifiable)?;
-    if !verifies(&card.did, &payload, parts.sig) {
+    if !verify_base64_any(&card.did, payload.as_bytes(), parts.sig) {
         return Err(EnvelopeError::Signature);
     }
     check_age(parts.ts, expect.now)?;
