@@ -8,6 +8,7 @@
 
 pub mod a2a;
 pub mod base64;
+pub mod binding;
 pub mod card;
 pub mod did;
 mod hex;

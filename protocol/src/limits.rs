@@ -24,3 +24,5 @@ pub const MAX_SAFE_INT: i64 = 9_007_199_254_740_991;
 pub const INVITE_TTL_SECS: i64 = 604_800;
 /// Levels of nesting that the parse boundary accepts.
 pub const MAX_DEPTH: usize = 128;
+/// Entries of a known algorithm that `metadata.sigs` may have: each one costs a verification.
+pub const MAX_EXTRA_SIGNATURES: usize = 8;

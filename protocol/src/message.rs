@@ -1,23 +1,32 @@
 //! The signed message (section 3): shape, envelope, signature, reply.
+//!
+//! A message becomes more trustworthy in three steps, and each step is a type: [`Message`] has the right shape,
+//! [`Unverified`] has an envelope, [`Verified`] was signed by the DID that it says it is from. The ladder of section
+//! 4.1 walks them in its order.
 use std::fmt;
 
-use crate::{
-    Did, UnixSeconds,
-    json::{Object, Value},
-    sign::SigningKey,
-};
+use crate::json::{Object, Value};
+
+mod envelope;
+mod outgoing;
+mod parts;
+mod reply;
+
+pub use envelope::{EnvelopeError, SignatureError, Stale, Unverified, Verified};
+pub use outgoing::{Draft, sign, signing_payload};
+pub use reply::{Asked, ReplyError, verify_reply};
 
 /// A non-blank message id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MessageId(Box<str>);
 impl MessageId {
     /// Takes any non-blank text; `None` for a blank one.
-    pub fn new(_text: &str) -> Option<MessageId> {
-        todo!()
+    pub fn new(text: &str) -> Option<MessageId> {
+        (!text.trim().is_empty()).then(|| MessageId(text.into()))
     }
     /// 32 hex digits of 16 random bytes.
-    pub fn from_random(_bytes: [u8; 16]) -> MessageId {
-        todo!()
+    pub fn from_random(bytes: [u8; 16]) -> MessageId {
+        MessageId(format!("{:032x}", u128::from_be_bytes(bytes)).into())
     }
     /// The text.
     pub fn as_str(&self) -> &str {
@@ -26,7 +35,7 @@ impl MessageId {
 }
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(&self.0)
     }
 }
 
@@ -37,6 +46,15 @@ pub enum Role {
     User,
     /// Reply.
     Agent,
+}
+impl Role {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Agent => "agent",
+        }
+    }
 }
 
 /// An A2A message of the right shape (3.4). Nothing in it is proven.
@@ -49,6 +67,9 @@ pub struct Message {
     /// `role`, when it is one of the two.
     pub role: Option<Role>,
     /// All text parts joined with one LF.
+    ///
+    /// The parts of `kind:"text"`. A message that has none of them is read in the spellings of other A2A versions,
+    /// parts of `type:"text"` and bare `{text}`: whoever speaks those also signed the text in them.
     pub text: String,
     /// Parts that are not text: unsigned, kept and listed, never acted upon.
     pub other_parts: Vec<Value>,
@@ -56,174 +77,129 @@ pub struct Message {
     pub metadata: Object,
 }
 
-/// Why a message object has the wrong shape: `-32600`.
+/// Why a message object has the wrong shape: `-32600`. The text is constant, so it may be sent back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 #[non_exhaustive]
 pub struct ShapeError(pub &'static str);
 
-/// Which part of the envelope is missing (step 1): `-32001`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EnvelopeError {
-    /// `from`, `to` and `sig` are all absent: the teaching refusal (4.4).
-    #[error("the message is not signed")]
-    Unsigned,
-    /// Some are there, some are not.
-    #[error("the envelope is incomplete")]
-    Incomplete,
-}
-
-/// How a timestamp misses the window (step 3): `-32002`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Stale {
-    /// Outside the window; positive when the message is older than the clock.
-    #[error("the timestamp is {0} s off")]
-    OutsideWindow(i64),
-    /// Not an integer.
-    #[error("the timestamp is not an integer")]
-    NotAnInteger,
-}
-
-/// A message whose envelope is there and is not yet believed.
-#[derive(Debug, Clone)]
-pub struct Unverified {
-    /// The message.
-    pub message: Message,
-    /// `metadata.from`, as text.
-    pub from: String,
-    /// `metadata.to`, as text.
-    pub to: String,
-    _sig: String,
-    _timestamp: Value,
-}
-
-/// A message whose signature verified under `from`. Made by [`Unverified::verify`] alone.
-#[derive(Debug, Clone)]
-pub struct Verified {
-    _inner: Unverified,
-    _from: Did,
-    _timestamp: UnixSeconds,
-}
-
-/// The signature, an extra signature or a binding does not verify (step 5): `-32001`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the signature does not verify")]
-pub struct SignatureError;
-
 impl Message {
-    /// Checks the shape rules of 3.4 on `params.message`.
-    pub fn from_value(_value: Value) -> Result<Message, ShapeError> {
-        todo!()
+    /// Checks the shape rules of 3.4 on `params.message`. Unknown members are ignored.
+    pub fn from_value(value: Value) -> Result<Message, ShapeError> {
+        let Value::Object(mut members) = value else { return Err(ShapeError("the message is not an object")) };
+        if members.get("kind").and_then(Value::as_str) != Some("message") {
+            return Err(ShapeError("kind is not \"message\""));
+        }
+        let (text, other_parts) = parts::read(members.remove("parts"))?;
+        let message_id = members.get("messageId").and_then(Value::as_str).and_then(MessageId::new);
+        let context_id = match members.remove("contextId") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(context_id)) => Some(context_id),
+            Some(_) => return Err(ShapeError("contextId is not a string")),
+        };
+        let role = members.get("role").and_then(Value::as_str);
+        Ok(Message {
+            message_id: message_id.ok_or(ShapeError("messageId is not a non-blank string"))?,
+            context_id,
+            role: [Role::User, Role::Agent].into_iter().find(|known| Some(known.as_str()) == role),
+            text,
+            other_parts,
+            metadata: metadata(members.remove("metadata"))?,
+        })
     }
-    /// Step 1: `from`, `to` and `sig` are there.
-    pub fn into_envelope(self) -> Result<Unverified, EnvelopeError> {
-        todo!()
-    }
+
     /// A metadata member; `null` reads as absent.
-    pub fn meta(&self, _key: &str) -> Option<&Value> {
-        todo!()
+    pub fn meta(&self, key: &str) -> Option<&Value> {
+        self.metadata.get(key).filter(|value| !value.is_null())
     }
 }
 
-impl Unverified {
-    /// Step 2: addressed to `me`, whom the verifier names.
-    pub fn is_for(&self, _me: &Did) -> bool {
-        todo!()
+fn metadata(value: Option<Value>) -> Result<Object, ShapeError> {
+    let metadata = match value {
+        None | Some(Value::Null) => Object::new(),
+        Some(Value::Object(metadata)) => metadata,
+        Some(_) => return Err(ShapeError("metadata is not an object")),
+    };
+    let is_text = |key| matches!(metadata.get(key), None | Some(Value::Null | Value::String(_)));
+    for (key, detail) in [
+        ("from", "metadata.from is not a string"),
+        ("to", "metadata.to is not a string"),
+        ("sig", "metadata.sig is not a string"),
+    ] {
+        if !is_text(key) {
+            return Err(ShapeError(detail));
+        }
     }
-    /// Step 3: within ±300 s of `now`, both ends inclusive. An integral float counts as its integer (1.3).
-    pub fn freshness(&self, _now: UnixSeconds) -> Result<UnixSeconds, Stale> {
-        todo!()
-    }
-    /// Step 5: the signature under `from`, and the extra signatures of 3.3. The caller has checked steps 2 and 3.
-    pub fn verify(self) -> Result<Verified, SignatureError> {
-        todo!()
-    }
+    Ok(metadata)
 }
 
-impl Verified {
-    /// Who signed.
-    pub fn from(&self) -> &Did {
-        todo!()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn shape_error(value: Value) -> &'static str {
+        Message::from_value(value).unwrap_err().0
     }
-    /// The message.
-    pub fn message(&self) -> &Message {
-        todo!()
+
+    #[test]
+    fn reads_a_message_and_ignores_what_it_does_not_know() {
+        let message = Message::from_value(json!({
+            "kind": "message", "role": "user", "messageId": "m1", "contextId": null, "extra": [1, {}],
+            "parts": [{"kind": "text", "text": "a", "metadata": {"x": 1}}, {"kind": "text", "text": "b"}],
+            "metadata": {"from": "x", "to": null, "unknown": 1},
+        }))
+        .unwrap();
+        assert_eq!((message.text.as_str(), message.context_id, message.role), ("a\nb", None, Some(Role::User)));
+        assert_eq!(message.metadata.len(), 3);
     }
-    /// The signed time.
-    pub fn timestamp(&self) -> UnixSeconds {
-        todo!()
+
+    #[test]
+    fn a_message_may_be_almost_empty() {
+        let message = Message::from_value(json!({"kind": "message", "messageId": "m1"})).unwrap();
+        assert!(message.text.is_empty() && message.metadata.is_empty() && message.role.is_none());
+        let message = Message::from_value(json!({
+            "kind": "message", "messageId": "m1", "contextId": "", "parts": null, "metadata": null, "role": 5,
+        }))
+        .unwrap();
+        assert_eq!(message.context_id.as_deref(), Some(""));
     }
-    /// `metadata.sig`.
-    pub fn sig(&self) -> &str {
-        todo!()
+
+    #[test]
+    fn names_what_is_wrong_with_the_shape() {
+        assert_eq!(shape_error(json!([])), "the message is not an object");
+        for kind in [json!(null), json!("Message"), json!("task"), json!(1)] {
+            assert_eq!(shape_error(json!({"kind": kind, "messageId": "m1"})), "kind is not \"message\"");
+        }
+        for id in [json!(null), json!(""), json!(" \t"), json!(1), json!(["m1"])] {
+            let error = shape_error(json!({"kind": "message", "messageId": id}));
+            assert_eq!(error, "messageId is not a non-blank string");
+        }
+        for (member, detail) in [
+            ("contextId", "contextId is not a string"),
+            ("parts", "parts is not an array"),
+            ("metadata", "metadata is not an object"),
+        ] {
+            for value in [json!(1), json!(true)] {
+                let mut message = Object::from([("kind".into(), json!("message")), ("messageId".into(), json!("m1"))]);
+                message.insert(member.into(), value);
+                assert_eq!(shape_error(message.into()), detail);
+            }
+        }
+        for (member, detail) in [
+            ("from", "metadata.from is not a string"),
+            ("to", "metadata.to is not a string"),
+            ("sig", "metadata.sig is not a string"),
+        ] {
+            let metadata = Object::from([(member.to_owned(), json!({}))]);
+            assert_eq!(shape_error(json!({"kind": "message", "messageId": "m1", "metadata": metadata})), detail);
+        }
     }
-    /// SHA-256 over `to`, `contextId` and `text`, unambiguously joined: equal for an honest re-send (4.5).
-    pub fn content_digest(&self) -> [u8; 32] {
-        todo!()
+
+    #[test]
+    fn a_random_id_has_32_hex_digits() {
+        let mut bytes = [0; 16];
+        bytes[15] = 0xab;
+        assert_eq!(MessageId::from_random(bytes).as_str(), "000000000000000000000000000000ab");
     }
-}
-
-/// The canonical bytes of the six signed fields (3.1).
-pub fn signing_payload(
-    _from: &str,
-    _to: &str,
-    _message_id: &str,
-    _context_id: Option<&str>,
-    _timestamp: &Value,
-    _text: &str,
-) -> String {
-    todo!()
-}
-
-/// What a new message says; everything that gets signed but the sender.
-#[derive(Debug, Clone)]
-pub struct Draft<'a> {
-    /// `user` or `agent`.
-    pub role: Role,
-    /// Recipient; `""` only in a reply to an unsigned inquiry.
-    pub to: &'a str,
-    /// Fresh id, or the id of the message that is sent again.
-    pub message_id: &'a MessageId,
-    /// `contextId`.
-    pub context_id: Option<&'a str>,
-    /// The text, at most `MAX_TEXT_BYTES` (the caller checks).
-    pub text: &'a str,
-    /// Seconds.
-    pub timestamp: UnixSeconds,
-    /// Unsigned metadata members to add, such as `replyTo`, `auto`, `status`.
-    pub extra: Object,
-}
-
-/// Signs a draft and writes the A2A 0.2/0.3 message object (3.2).
-pub fn sign(_key: &SigningKey, _draft: &Draft<'_>) -> Value {
-    todo!()
-}
-
-/// What a caller checks a reply against (3.5).
-#[derive(Debug, Clone)]
-pub struct Asked<'a> {
-    /// The DID that was addressed.
-    pub addressed: &'a Did,
-    /// The caller.
-    pub me: &'a Did,
-    /// What was sent.
-    pub message_id: &'a MessageId,
-    /// What was sent.
-    pub context_id: Option<&'a str>,
-}
-
-/// Why a reply is not believed; each failure has its name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplyError {
-    /// To be split: not a message, unsigned, other sender, other recipient, stale, other context, other `replyTo`, signature.
-    #[error("the reply is not a signed message")]
-    NotAMessage,
-}
-
-/// Verifies a reply before anything of it is shown.
-pub fn verify_reply(_result: Value, _asked: &Asked<'_>, _now: UnixSeconds) -> Result<Verified, ReplyError> {
-    todo!()
 }
