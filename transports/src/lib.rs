@@ -1,12 +1,20 @@
-//! How bytes travel. Transports know nothing of trust.
+//! How bytes travel. Transports know nothing of trust: who may say what is decided by the [`Service`] behind them.
+//!
+//! Specification: section 12 (URLs, HTTP and limits) and section 9.7 (sending order).
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
+mod error;
 pub mod guard;
 pub mod http;
+mod stop;
+
+pub use error::{Cause, TransportError};
+pub use stop::Stop;
 
 /// The ways in which bytes travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,44 +57,6 @@ pub struct Route {
 pub enum Delivery {
     /// The peer answered with this body.
     Answered(Bytes),
-}
-
-/// Why a request did not get through. `is_unreachable` tells a failure to connect, after which another route may be
-/// tried, from an answer that ends the attempt.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransportError {
-    /// To be split: refused by the guard, unresolvable, connect failed, connect timeout, silent peer, too large,
-    /// redirect refused, HTTP status (with Retry-After), TLS, closed half-way.
-    #[error("{url} could not be reached")]
-    Unreachable {
-        /// What was dialled.
-        url: String,
-    },
-}
-
-/// Told once to stop; clones see it too.
-#[derive(Clone, Debug)]
-pub struct Stop {
-    _private: (),
-}
-impl Stop {
-    /// A stop signal and nothing that has fired it yet.
-    pub fn new() -> Stop {
-        todo!()
-    }
-    /// Fires it.
-    pub fn stop(&self) {
-        todo!()
-    }
-    /// Whether it has fired.
-    pub fn is_stopped(&self) -> bool {
-        todo!()
-    }
-    /// Waits until it fires.
-    pub async fn stopped(&self) {
-        todo!()
-    }
 }
 
 /// A request that came in.
@@ -150,4 +120,10 @@ pub struct ClientTimeouts {
     pub connect: Duration,
     /// For the whole call, 10 s.
     pub total: Duration,
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> ClientTimeouts {
+        ClientTimeouts { connect: Duration::from_secs(5), total: Duration::from_secs(10) }
+    }
 }

@@ -1,0 +1,168 @@
+//! The server side (section 12.3): accepts connections, as many as allowed, and hands their requests to a service.
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
+
+use super::ServerLimits;
+use crate::{Service, Stop, TransportError};
+
+mod answers;
+mod body;
+mod chunked;
+mod connection;
+mod deadline;
+mod framing;
+mod head;
+mod routes;
+
+use connection::Shared;
+
+/// First pause after a failed `accept`; it doubles up to [`MAX_PAUSE`]. Running out of file descriptors passes.
+const MIN_PAUSE: Duration = Duration::from_millis(10);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// Refusals (503) that are written at a time; beyond that, connections are just closed.
+const MAX_REFUSALS: usize = 32;
+/// How long a refused or faulty connection stays open for the peer to read why.
+const LINGER: Duration = Duration::from_secs(1);
+/// Bytes that are read away meanwhile.
+const LINGER_BYTES: usize = 262_144;
+
+/// A bound listener and what to serve there.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: SocketAddr,
+    mount: String,
+    limits: ServerLimits,
+    /// Taken by `listen`, which closes it when it ends.
+    listener: Mutex<Option<TcpListener>>,
+}
+
+impl Server {
+    pub(super) async fn bind(address: SocketAddr, mount: &str, limits: ServerLimits) -> Result<Server, TransportError> {
+        let mount = routes::clean_mount(mount).ok_or_else(|| TransportError::Mount { mount: mount.to_owned() })?;
+        let fail = |source| TransportError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(fail)?;
+        let address = listener.local_addr().map_err(fail)?;
+        Ok(Server { address, mount, limits, listener: Mutex::new(Some(listener)) })
+    }
+
+    pub(super) fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until stopped, then finishes what is under way. No error of a connection or of `accept` ends it.
+    pub(super) async fn listen(&self, service: Arc<dyn Service>, stop: Stop) -> Result<(), TransportError> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let listener = listener.ok_or(TransportError::NotBound)?;
+        let shared = Arc::new(Shared::new(service, self.mount.clone(), self.limits.clone(), stop.clone()));
+        let mut tasks = JoinSet::new();
+        accept_until_stopped(&listener, &shared, &stop, &mut tasks).await;
+        drop(listener);
+        let finished = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.limits.stop_timeout, finished).await.is_err() {
+            tracing::warn!(open = tasks.len(), "connections were cut off at the end");
+        }
+        tasks.shutdown().await;
+        Ok(())
+    }
+}
+
+async fn accept_until_stopped(listener: &TcpListener, shared: &Arc<Shared>, stop: &Stop, tasks: &mut JoinSet<()>) {
+    let slots = Arc::new(Semaphore::new(shared.limits.max_connections));
+    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let mut pause = MIN_PAUSE;
+    let mut stopped = std::pin::pin!(stop.stopped());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                log_panic(ended);
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, remote)) => {
+                pause = MIN_PAUSE;
+                admit(stream, remote, shared, &slots, &refusals, tasks);
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, ?pause, "cannot accept connections for now");
+                tokio::select! {
+                    () = &mut stopped => return,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
+                }
+            }
+        }
+    }
+}
+
+fn admit(
+    stream: TcpStream,
+    remote: SocketAddr,
+    shared: &Arc<Shared>,
+    slots: &Arc<Semaphore>,
+    refusals: &Arc<Semaphore>,
+    tasks: &mut JoinSet<()>,
+) {
+    if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+        let shared = Arc::clone(shared);
+        tasks.spawn(async move {
+            let _slot = slot;
+            connection::serve(stream, remote, shared).await;
+        });
+    } else if let Ok(slot) = Arc::clone(refusals).try_acquire_owned() {
+        tracing::debug!(%remote, "too many connections");
+        tasks.spawn(async move {
+            let _slot = slot;
+            // Whether the peer waits for the answer is its own affair.
+            let _ = tokio::time::timeout(LINGER, refuse(stream)).await;
+        });
+    }
+}
+
+/// Answers 503 and waits for the peer to close: closing with unread input would take the answer back.
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(&answers::raw(&answers::Plain::Busy)).await?;
+    stream.shutdown().await?;
+    let mut scratch = [0; 1024];
+    let mut left = LINGER_BYTES;
+    while left > 0 {
+        match stream.read(&mut scratch).await? {
+            0 => break,
+            n => left = left.saturating_sub(n),
+        }
+    }
+    Ok(())
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!("a connection ended in a panic");
+    }
+}
+
+/// Says whether `accept` failed because of the connection that it took, not because of this process.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}

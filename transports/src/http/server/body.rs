@@ -1,0 +1,89 @@
+//! Reads request bodies within the limits, and reads away what is too large or not wanted, so that the sender gets to
+//! see the answer.
+use std::{error::Error, io};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+use super::answers::Plain;
+
+/// Room that is made for a body before any of it has arrived: a promise of a megabyte costs nothing.
+const FIRST_ROOM: u64 = 65_536;
+
+/// Limits that apply to one body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BodyLimits {
+    pub(super) max: usize,
+    pub(super) drain: usize,
+    /// The sender waits for leave to send (`Expect: 100-continue`), so that there is nothing to read away.
+    pub(super) is_waiting: bool,
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+/// What to answer instead of serving the request; the connection ends then.
+pub(super) async fn read(mut body: Incoming, limits: BodyLimits) -> Result<Bytes, Plain> {
+    let promised = body.size_hint().exact();
+    if promised.is_some_and(|length| length > limits.max as u64) {
+        if !limits.is_waiting {
+            drain(body, limits.drain).await;
+        }
+        return Err(Plain::BodyTooLarge(Some(limits.max)));
+    }
+    let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
+    // Most bodies arrive in one piece and are not copied.
+    if first.len() <= limits.max && promised == Some(first.len() as u64) {
+        return Ok(first);
+    }
+    let mut whole = BytesMut::with_capacity(promised.unwrap_or(0).min(FIRST_ROOM) as usize);
+    let mut piece = first;
+    loop {
+        if whole.len() + piece.len() > limits.max {
+            drain(body, limits.drain.saturating_sub(whole.len())).await;
+            return Err(Plain::BodyTooLarge(Some(limits.max)));
+        }
+        whole.extend_from_slice(&piece);
+        match next(&mut body).await? {
+            Some(more) => piece = more,
+            None => return Ok(whole.freeze()),
+        }
+    }
+}
+
+/// Reads a body away, up to a limit, its errors included. Says whether it was read to its end.
+pub(super) async fn drain(mut body: Incoming, limit: usize) -> bool {
+    let mut left = limit;
+    while let Ok(Some(piece)) = next(&mut body).await {
+        match left.checked_sub(piece.len()) {
+            Some(rest) => left = rest,
+            None => return false,
+        }
+    }
+    body.is_end_stream()
+}
+
+/// The next piece of data; `None` at the end. Trailers are dropped.
+async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Plain> {
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            Some(Err(error)) => return Err(sort(&error)),
+        }
+    }
+}
+
+/// The framing layer reports a stalled body as timed out.
+fn sort(error: &hyper::Error) -> Plain {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause.map(io::Error::kind) {
+        Some(io::ErrorKind::TimedOut) => Plain::Timeout,
+        _ => Plain::BadRequest("the request body is malformed or ends too early"),
+    }
+}
