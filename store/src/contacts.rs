@@ -1,102 +1,356 @@
 //! Whom this agent knows.
-use crate::{Store, StoreError};
 use muretai_protocol::{Did, UnixSeconds};
+use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
+
+use crate::{Store, StoreError, names};
+
+/// Every column of a contact, in the order of [`contact_from`].
+macro_rules! select {
+    () => {
+        "SELECT address, name, peer_name, relation, is_blocked, url, relay, enc_pub, source, allow_private, added, \
+         last_seen FROM contacts JOIN peers ON id = peer"
+    };
+}
 
 /// How a contact came to be; a later relation never silently replaces a stronger one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Relation {
+    /// Trust both ways: an invite and its claim, an accepted connection, the owner's word.
     Direct,
+    /// No trust. Kept because the owner blocked it.
     None,
 }
 
+/// [`Relation::Direct`] as it is stored.
+pub(crate) const DIRECT: i64 = 1;
+/// [`Relation::None`] as it is stored.
+const NONE: i64 = 0;
+
 /// Where the coordinates came from, weakest first: a claim never overwrites what a signed card said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub enum CoordinateSource {
+    /// The peer said so in a message or a claim.
     Peer,
+    /// A signed invite.
     Invite,
+    /// A signed card.
     Card,
+    /// The owner.
     Owner,
 }
 
-/// Coordinates of a peer.
+impl CoordinateSource {
+    const ALL: [CoordinateSource; 4] =
+        [CoordinateSource::Peer, CoordinateSource::Invite, CoordinateSource::Card, CoordinateSource::Owner];
+
+    fn from_stored(number: i64) -> Result<CoordinateSource, StoreError> {
+        let found = CoordinateSource::ALL.into_iter().find(|source| *source as i64 == number);
+        found.ok_or(StoreError::Damaged)
+    }
+}
+
+/// Where a peer can be reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Coordinates {
+    /// Base URL for direct HTTP.
     pub url: Option<String>,
+    /// Its relay.
     pub relay: Option<String>,
+    /// Its sealing key, in hex.
     pub enc_pub: Option<String>,
+}
+
+impl Coordinates {
+    fn is_empty(&self) -> bool {
+        self.url.is_none() && self.relay.is_none() && self.enc_pub.is_none()
+    }
 }
 
 /// One contact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Contact {
+    /// Its address.
     pub did: Did,
     /// Unique local name; the owner's, or derived from what the peer calls itself (`north`, `north-2`).
     pub name: String,
     /// What the peer calls itself, unsafe to show raw.
     pub peer_name: Option<String>,
+    /// How it came to be.
     pub relation: Relation,
+    /// The owner wants to hear nothing from it.
     pub is_blocked: bool,
+    /// Where it can be reached.
     pub coordinates: Coordinates,
+    /// Who said so.
     pub source: CoordinateSource,
     /// The owner lets us dial loopback and private addresses of this contact.
     pub allow_private: bool,
+    /// When it was first written here.
     pub added: UnixSeconds,
-    /// Last verified message from it.
+    /// Last verified message from it, exact to about a minute.
     pub last_seen: Option<UnixSeconds>,
 }
 
 /// What a claim or an invite tells about a peer.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct Introduce {
+    /// Its address.
     pub did: Did,
+    /// What the peer calls itself.
     pub peer_name: Option<String>,
+    /// Where it can be reached.
     pub coordinates: Coordinates,
+    /// Who says so.
     pub source: CoordinateSource,
+    /// The owner lets us dial its loopback and private addresses. `false` takes nothing back.
     pub allow_private: bool,
+    /// Our clock.
     pub now: UnixSeconds,
 }
 
 impl Store {
-    /// All contacts, by name.
+    /// All contacts, by name, blocked strangers among them.
     pub async fn contacts(&self) -> Result<Vec<Contact>, StoreError> {
-        todo!()
+        self.read(|conn| {
+            Box::pin(async move {
+                let rows = query(concat!(select!(), " ORDER BY name")).fetch_all(conn).await?;
+                rows.iter().map(contact_from).collect()
+            })
+        })
+        .await
     }
-    /// By DID.
-    pub async fn contact(&self, _did: &Did) -> Result<Option<Contact>, StoreError> {
-        todo!()
+
+    /// The contact with this DID.
+    pub async fn contact(&self, did: &Did) -> Result<Option<Contact>, StoreError> {
+        let did = did.clone();
+        self.read(|conn| Box::pin(async move { find(conn, &did).await })).await
     }
-    /// By local name, exactly.
-    pub async fn contact_named(&self, _name: &str) -> Result<Option<Contact>, StoreError> {
-        todo!()
+
+    /// The contact with this local name, exactly.
+    pub async fn contact_named(&self, name: &str) -> Result<Option<Contact>, StoreError> {
+        let name = name.to_owned();
+        self.read(|conn| {
+            Box::pin(async move {
+                let row = query(concat!(select!(), " WHERE name = ?")).bind(name).fetch_optional(conn).await?;
+                row.as_ref().map(contact_from).transpose()
+            })
+        })
+        .await
     }
+
     /// Makes direct trust, or refreshes it: an existing contact keeps its name, its block and stronger coordinates.
-    pub async fn connect(&self, _who: &Introduce) -> Result<Contact, StoreError> {
-        todo!()
+    /// Fields that a newer source does not carry stay.
+    pub async fn connect(&self, who: &Introduce) -> Result<Contact, StoreError> {
+        let who = who.clone();
+        self.write(|conn| Box::pin(async move { introduce(conn, &who).await })).await
     }
-    /// Records newer coordinates of a known contact, when their source is at least as strong.
+
+    /// Records newer coordinates of a known contact, when their source is at least as strong. Nothing happens when the
+    /// contact is unknown or its coordinates have a better source.
     pub async fn update_coordinates(
         &self,
-        _did: &Did,
-        _coordinates: &Coordinates,
-        _source: CoordinateSource,
+        did: &Did,
+        coordinates: &Coordinates,
+        source: CoordinateSource,
     ) -> Result<(), StoreError> {
-        todo!()
+        let (did, coordinates) = (did.clone(), coordinates.clone());
+        self.write(move |conn| {
+            Box::pin(async move {
+                let Some(mut contact) = find(conn, &did).await? else { return Ok(()) };
+                contact.learn(&coordinates, source);
+                save(conn, &contact).await
+            })
+        })
+        .await
     }
+
     /// Renames; `NameTaken` when another contact has the name. `false` when there is no such contact.
-    pub async fn rename_contact(&self, _did: &Did, _name: &str) -> Result<bool, StoreError> {
-        todo!()
+    pub async fn rename_contact(&self, did: &Did, name: &str) -> Result<bool, StoreError> {
+        let (did, name) = (did.clone(), name.to_owned());
+        self.write(|conn| {
+            Box::pin(async move {
+                let Some(mut contact) = find(conn, &did).await? else { return Ok(false) };
+                if contact.name != name && names::is_taken(conn, &name).await? {
+                    return Err(StoreError::NameTaken(name));
+                }
+                contact.name = name;
+                save(conn, &contact).await?;
+                Ok(true)
+            })
+        })
+        .await
     }
-    /// Removes; its messages and handled ids stay. `false` when there is none.
-    pub async fn remove_contact(&self, _did: &Did) -> Result<bool, StoreError> {
-        todo!()
+
+    /// Ends direct trust and forgets the contact; its messages and handled ids stay. A blocked one stays blocked, and
+    /// listed as such. `false` when there was no direct contact.
+    pub async fn remove_contact(&self, did: &Did) -> Result<bool, StoreError> {
+        let did = did.clone();
+        self.write(|conn| {
+            Box::pin(async move {
+                let Some(mut contact) = find(conn, &did).await? else { return Ok(false) };
+                let was_direct = contact.relation == Relation::Direct;
+                if contact.is_blocked {
+                    contact.relation = Relation::None;
+                    save(conn, &contact).await?;
+                } else {
+                    forget(conn, &did).await?;
+                }
+                Ok(was_direct)
+            })
+        })
+        .await
     }
-    /// Blocks or unblocks a DID, known or not: a block outlives re-invites.
-    pub async fn set_blocked(&self, _did: &Did, _blocked: bool, _now: UnixSeconds) -> Result<(), StoreError> {
-        todo!()
+
+    /// Blocks or unblocks a DID, known or not: a block outlives removal and re-invites. A stranger who is blocked is
+    /// listed without trust; unblocking forgets it again.
+    pub async fn set_blocked(&self, did: &Did, blocked: bool, now: UnixSeconds) -> Result<(), StoreError> {
+        let did = did.clone();
+        self.write(move |conn| {
+            Box::pin(async move {
+                match find(conn, &did).await? {
+                    Some(contact) if contact.relation == Relation::None && !blocked => forget(conn, &did).await,
+                    Some(mut contact) => {
+                        contact.is_blocked = blocked;
+                        save(conn, &contact).await
+                    }
+                    None if blocked => {
+                        let name = names::unused(conn, None).await?;
+                        let mut contact = Contact::new(did, name, now);
+                        contact.is_blocked = true;
+                        save(conn, &contact).await
+                    }
+                    None => Ok(()),
+                }
+            })
+        })
+        .await
     }
+}
+
+impl Contact {
+    fn new(did: Did, name: String, now: UnixSeconds) -> Contact {
+        Contact {
+            did,
+            name,
+            peer_name: None,
+            relation: Relation::None,
+            is_blocked: false,
+            coordinates: Coordinates::default(),
+            source: CoordinateSource::Peer,
+            allow_private: false,
+            added: now,
+            last_seen: None,
+        }
+    }
+
+    /// Takes coordinates from a source that is at least as strong.
+    fn learn(&mut self, new: &Coordinates, source: CoordinateSource) {
+        if new.is_empty() || (source < self.source && !self.coordinates.is_empty()) {
+            return;
+        }
+        self.source = source;
+        for (old, new) in [
+            (&mut self.coordinates.url, &new.url),
+            (&mut self.coordinates.relay, &new.relay),
+            (&mut self.coordinates.enc_pub, &new.enc_pub),
+        ] {
+            if new.is_some() {
+                old.clone_from(new);
+            }
+        }
+    }
+}
+
+/// Makes direct trust inside the caller's transaction.
+pub(crate) async fn introduce(conn: &mut SqliteConnection, who: &Introduce) -> Result<Contact, StoreError> {
+    let mut contact = match find(conn, &who.did).await? {
+        Some(mut contact) => {
+            // A blocked stranger has a name that nobody chose.
+            if contact.relation == Relation::None && names::is_generic(&contact.name) {
+                forget(conn, &who.did).await?;
+                contact.name = names::unused(conn, who.peer_name.as_deref()).await?;
+            }
+            contact
+        }
+        None => {
+            let name = names::unused(conn, who.peer_name.as_deref()).await?;
+            Contact::new(who.did.clone(), name, who.now)
+        }
+    };
+    contact.relation = Relation::Direct;
+    contact.allow_private |= who.allow_private;
+    if who.peer_name.is_some() {
+        contact.peer_name.clone_from(&who.peer_name);
+    }
+    contact.learn(&who.coordinates, who.source);
+    save(conn, &contact).await?;
+    Ok(contact)
+}
+
+/// The contact with this DID, as the transaction sees it.
+pub(crate) async fn find(conn: &mut SqliteConnection, did: &Did) -> Result<Option<Contact>, StoreError> {
+    let row = query(concat!(select!(), " WHERE address = ?")).bind(did.as_str()).fetch_optional(conn).await?;
+    row.as_ref().map(contact_from).transpose()
+}
+
+/// The number of an address, given now when it has none.
+pub(crate) async fn peer_id(conn: &mut SqliteConnection, address: &str) -> Result<i64, StoreError> {
+    query("INSERT INTO peers (address) VALUES (?) ON CONFLICT DO NOTHING").bind(address).execute(&mut *conn).await?;
+    let row = query("SELECT id FROM peers WHERE address = ?").bind(address).fetch_one(conn).await?;
+    Ok(row.try_get(0)?)
+}
+
+async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Result<(), StoreError> {
+    let peer = peer_id(conn, contact.did.as_str()).await?;
+    query(
+        "INSERT OR REPLACE INTO contacts (peer, name, peer_name, relation, is_blocked, url, relay, enc_pub, source, \
+         allow_private, added, last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(peer)
+    .bind(&contact.name)
+    .bind(&contact.peer_name)
+    .bind(if contact.relation == Relation::Direct { DIRECT } else { NONE })
+    .bind(contact.is_blocked)
+    .bind(&contact.coordinates.url)
+    .bind(&contact.coordinates.relay)
+    .bind(&contact.coordinates.enc_pub)
+    .bind(contact.source as i64)
+    .bind(contact.allow_private)
+    .bind(contact.added.0)
+    .bind(contact.last_seen.map(|time| time.0))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn forget(conn: &mut SqliteConnection, did: &Did) -> Result<(), StoreError> {
+    query("DELETE FROM contacts WHERE peer = (SELECT id FROM peers WHERE address = ?)")
+        .bind(did.as_str())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+fn contact_from(row: &SqliteRow) -> Result<Contact, StoreError> {
+    Ok(Contact {
+        did: did_from(row.try_get(0)?)?,
+        name: row.try_get(1)?,
+        peer_name: row.try_get(2)?,
+        relation: match row.try_get(3)? {
+            DIRECT => Relation::Direct,
+            NONE => Relation::None,
+            _ => return Err(StoreError::Damaged),
+        },
+        is_blocked: row.try_get(4)?,
+        coordinates: Coordinates { url: row.try_get(5)?, relay: row.try_get(6)?, enc_pub: row.try_get(7)? },
+        source: CoordinateSource::from_stored(row.try_get(8)?)?,
+        allow_private: row.try_get(9)?,
+        added: UnixSeconds(row.try_get(10)?),
+        last_seen: row.try_get::<Option<i64>, _>(11)?.map(UnixSeconds),
+    })
+}
+
+/// A DID as it was stored; only valid ones ever are.
+pub(crate) fn did_from(text: &str) -> Result<Did, StoreError> {
+    text.parse().map_err(|_| StoreError::Damaged)
 }

@@ -1,15 +1,25 @@
 //! Messages in and out, and the durable set of handled ids (section 4.5).
-use crate::{Store, StoreError};
 use muretai_protocol::{Did, UnixSeconds};
+use sqlx::{Row, SqliteConnection, query};
+use tokio::sync::oneshot;
+
+use crate::{
+    Store, StoreError, batch::Pending, contacts::peer_id, invites::mark_handled, key::handled_key, reader::ReadJob,
+    standing::Asked, writer::WriteJob,
+};
 
 /// A verified incoming message with the signed reply that answers it.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct Received {
+    /// Who signed it.
     pub from: Did,
+    /// Its id.
     pub message_id: String,
+    /// The conversation.
     pub context_id: Option<String>,
+    /// The id that it answers.
     pub reply_to: Option<String>,
+    /// The text.
     pub text: String,
     /// The signed time.
     pub timestamp: UnixSeconds,
@@ -17,6 +27,7 @@ pub struct Received {
     pub received: UnixSeconds,
     /// Equal for an honest re-send.
     pub digest: [u8; 32],
+    /// The signature.
     pub sig: String,
     /// Unknown metadata and parts that are no text, as compact JSON; `None` when there is nothing beyond the envelope.
     pub extra: Option<String>,
@@ -25,11 +36,14 @@ pub struct Received {
 }
 /// The signed answer.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct Reply {
+    /// Its id.
     pub message_id: String,
+    /// The text.
     pub text: String,
+    /// The signed time.
     pub timestamp: UnixSeconds,
+    /// The signature.
     pub sig: String,
     /// `auto:true` acknowledgements and failures, hidden from the conversation by default.
     pub is_auto: bool,
@@ -37,44 +51,48 @@ pub struct Reply {
 
 /// What the commit did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Committed {
+    /// The message and its reply are on disk.
     Stored {
+        /// The message's place; its reply has the next one.
         seq: i64,
     },
     /// Another process or an earlier life stored this id; nothing was written.
     Duplicate {
+        /// An honest re-send; otherwise the sender used one id for two messages.
         same_content: bool,
     },
 }
 
 /// A handled id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Handled {
+    /// The content that was handled under this id.
     pub digest: [u8; 32],
 }
 
 /// What the store knows of a sender and an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs)]
 pub struct Standing {
+    /// Set when the id was handled before.
     pub handled: Option<Handled>,
+    /// The sender is a direct contact.
     pub is_direct: bool,
+    /// The owner blocked the sender.
     pub is_blocked: bool,
 }
 
 /// In or out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Direction {
+    /// From the peer.
     In,
+    /// To the peer.
     Out,
 }
 
 /// What became of an outgoing message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum OutStatus {
     /// Written before the first attempt.
     Queued,
@@ -88,108 +106,267 @@ pub enum OutStatus {
 
 /// A row of the inbox or of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct MessageRow {
     /// Local arrival sequence: the order of everything, the cursor of `--follow`.
     pub seq: i64,
+    /// In or out.
     pub direction: Direction,
     /// The peer's DID as text; a foreign agent's card URL when it has no DID.
     pub peer: String,
     /// The contact's local name, when there is one.
     pub name: Option<String>,
+    /// Its id.
     pub message_id: String,
+    /// The conversation.
     pub context_id: Option<String>,
+    /// The id that it answers.
     pub reply_to: Option<String>,
+    /// The text.
     pub text: String,
+    /// The signed time.
     pub timestamp: UnixSeconds,
+    /// Our clock when it arrived or was written.
     pub received: UnixSeconds,
+    /// Arrived and not yet marked as read.
     pub is_unread: bool,
+    /// An automatic acknowledgement or failure.
     pub is_auto: bool,
     /// Signature checked.
     pub is_verified: bool,
+    /// What became of it; `None` for what arrived and for replies, which travel in the answer to a request.
     pub status: Option<OutStatus>,
+    /// What the message carried beyond its text, as compact JSON.
     pub extra: Option<String>,
 }
 
 /// An outgoing message, persisted before the first attempt.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct Outgoing {
+    /// The peer's DID as text; a foreign agent's card URL.
     pub peer: String,
+    /// Its id.
     pub message_id: String,
+    /// The conversation.
     pub context_id: Option<String>,
+    /// The id that it answers.
     pub reply_to: Option<String>,
+    /// The text.
     pub text: String,
+    /// The signed time.
     pub timestamp: UnixSeconds,
+    /// The signature.
     pub sig: Option<String>,
 }
 
 /// The peer's answer to an outgoing message, verified or (foreign agents) not.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct Answered {
+    /// Its id.
     pub message_id: String,
+    /// The conversation.
     pub context_id: Option<String>,
+    /// The text.
     pub text: String,
+    /// The signed time.
     pub timestamp: UnixSeconds,
+    /// Our clock on arrival.
     pub received: UnixSeconds,
+    /// The signature.
     pub sig: Option<String>,
+    /// Its signature was checked.
     pub is_verified: bool,
+    /// An automatic acknowledgement or failure.
     pub is_auto: bool,
+    /// Its content digest; with one, the id counts as handled, so that the reply cannot be sent to us as a message.
     pub digest: Option<[u8; 32]>,
+    /// What it carried beyond its text, as compact JSON.
     pub extra: Option<String>,
 }
 
 /// Which messages to list.
 #[derive(Debug, Clone, Default)]
-#[allow(missing_docs)]
 pub struct Query {
+    /// Only what came later than this seq.
     pub after_seq: Option<i64>,
+    /// Only this peer, by DID (or card URL).
     pub peer: Option<String>,
+    /// Only this conversation.
     pub context_id: Option<String>,
+    /// Only what arrived and was not read; nothing that was sent.
     pub unread_only: bool,
     /// Also what was sent, not only what arrived.
     pub with_sent: bool,
     /// Also `auto` acknowledgements.
     pub with_auto: bool,
-    /// The newest N, still oldest first.
+    /// At most this many, always listed oldest first: with `after_seq` the first ones after it, so that a reader can page
+    /// through everything; without it the newest ones. `None` lists all.
     pub limit: Option<u32>,
 }
 
 impl Store {
     /// Stores a message, its id and its reply in one synced transaction, shared with concurrent callers. When this
     /// returns `Stored`, the message survives power loss. A dropped future may still have been committed.
-    pub async fn commit_received(&self, _message: Received) -> Result<Committed, StoreError> {
-        todo!()
+    pub async fn commit_received(&self, message: Received) -> Result<Committed, StoreError> {
+        let key = handled_key(message.from.as_str(), &message.message_id);
+        let (answer, outcome) = oneshot::channel();
+        let job = WriteJob::Received(Pending { message, key, answer });
+        self.writer()?.send(job).await.map_err(|_| StoreError::Closed)?;
+        outcome.await.map_err(|_| StoreError::Closed)?
     }
+
     /// What is known of a sender and one of its message ids, for steps 4 and 6 of the ladder: concurrent look-ups
     /// share one read. Writes nothing.
-    pub async fn standing(&self, _from: &str, _message_id: &str) -> Result<Standing, StoreError> {
-        todo!()
+    pub async fn standing(&self, from: &str, message_id: &str) -> Result<Standing, StoreError> {
+        let (answer, outcome) = oneshot::channel();
+        let asked = Asked { from: from.to_owned(), key: handled_key(from, message_id), answer };
+        self.reader()?.send(ReadJob::Standing(asked)).await.map_err(|_| StoreError::Closed)?;
+        outcome.await.map_err(|_| StoreError::Closed)?
     }
+
     /// Writes an outgoing message as `Queued`, before its first attempt; gives its seq.
-    pub async fn queue_outgoing(&self, _message: &Outgoing) -> Result<i64, StoreError> {
-        todo!()
+    pub async fn queue_outgoing(&self, message: &Outgoing) -> Result<i64, StoreError> {
+        let message = message.clone();
+        self.write(|conn| Box::pin(async move { insert_outgoing(conn, &message).await })).await
     }
-    /// Records what became of it, with the reply when there is one, in one transaction.
+
+    /// Records what became of it, with the reply when there is one, in one transaction. Doing it again changes nothing,
+    /// and what was once delivered stays so. The reply is not unread: whoever sent the message is about to see it.
     pub async fn record_outcome(
         &self,
-        _seq: i64,
-        _status: OutStatus,
-        _reply: Option<&Answered>,
+        seq: i64,
+        status: OutStatus,
+        reply: Option<&Answered>,
     ) -> Result<(), StoreError> {
-        todo!()
+        let reply = reply.cloned();
+        self.write(move |conn| Box::pin(async move { settle(conn, seq, status, reply.as_ref()).await })).await
     }
-    /// Lists, oldest first, in order of `seq`.
-    pub async fn messages(&self, _query: &Query) -> Result<Vec<MessageRow>, StoreError> {
-        todo!()
-    }
+
     /// Marks these incoming messages as read.
-    pub async fn mark_read(&self, _seqs: &[i64]) -> Result<(), StoreError> {
-        todo!()
+    pub async fn mark_read(&self, seqs: &[i64]) -> Result<(), StoreError> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        let seqs = format!("[{}]", seqs.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
+        self.write(|conn| {
+            Box::pin(async move {
+                query(
+                    "UPDATE messages SET is_unread = 0 WHERE seq IN (SELECT value FROM json_each(?)) AND is_unread = 1",
+                )
+                .bind(seqs)
+                .execute(conn)
+                .await?;
+                Ok(())
+            })
+        })
+        .await
     }
+
     /// The highest seq so far, 0 for an empty store.
     pub async fn last_seq(&self) -> Result<i64, StoreError> {
-        todo!()
+        self.read(|conn| {
+            Box::pin(async move {
+                let row = query("SELECT ifnull(max(seq), 0) FROM messages").fetch_one(conn).await?;
+                Ok(row.try_get(0)?)
+            })
+        })
+        .await
     }
+}
+
+impl Direction {
+    /// As it is stored.
+    pub(crate) fn from_stored(number: i64) -> Result<Direction, StoreError> {
+        match number {
+            0 => Ok(Direction::In),
+            1 => Ok(Direction::Out),
+            _ => Err(StoreError::Damaged),
+        }
+    }
+}
+
+impl OutStatus {
+    const ALL: [OutStatus; 4] = [OutStatus::Queued, OutStatus::Delivered, OutStatus::Refused, OutStatus::Failed];
+
+    /// As it is stored.
+    pub(crate) fn from_stored(number: i64) -> Result<OutStatus, StoreError> {
+        OutStatus::ALL.into_iter().find(|status| *status as i64 == number).ok_or(StoreError::Damaged)
+    }
+}
+
+async fn insert_outgoing(conn: &mut SqliteConnection, message: &Outgoing) -> Result<i64, StoreError> {
+    let peer = peer_id(conn, &message.peer).await?;
+    let done = query(
+        "INSERT INTO messages (peer, direction, is_unread, is_auto, is_verified, status, timestamp, received, \
+         message_id, reply_to, context_id, sig, text) VALUES (?, 1, 0, 0, 1, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(peer)
+    .bind(OutStatus::Queued as i64)
+    .bind(message.timestamp.0)
+    .bind(message.timestamp.0)
+    .bind(&message.message_id)
+    .bind(&message.reply_to)
+    .bind(&message.context_id)
+    .bind(&message.sig)
+    .bind(&message.text)
+    .execute(conn)
+    .await?;
+    Ok(done.last_insert_rowid())
+}
+
+async fn settle(
+    conn: &mut SqliteConnection,
+    seq: i64,
+    status: OutStatus,
+    reply: Option<&Answered>,
+) -> Result<(), StoreError> {
+    query("UPDATE messages SET status = ? WHERE seq = ? AND status IS NOT NULL AND status <> ?")
+        .bind(status as i64)
+        .bind(seq)
+        .bind(OutStatus::Delivered as i64)
+        .execute(&mut *conn)
+        .await?;
+    let Some(reply) = reply else { return Ok(()) };
+    let row = query(
+        "SELECT peer, address, message_id FROM messages JOIN peers ON id = peer \
+         WHERE seq = ? AND status IS NOT NULL AND answer IS NULL",
+    )
+    .bind(seq)
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(row) = row else { return Ok(()) };
+    let (peer, address, asked): (i64, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    if let Some(digest) = &reply.digest
+        && !mark_handled(conn, &address, &reply.message_id, digest).await?
+    {
+        return Ok(());
+    }
+    let answer = insert_answer(conn, peer, &asked, reply).await?;
+    query("UPDATE messages SET answer = ? WHERE seq = ?").bind(answer).bind(seq).execute(conn).await?;
+    Ok(())
+}
+
+async fn insert_answer(
+    conn: &mut SqliteConnection,
+    peer: i64,
+    asked: &str,
+    reply: &Answered,
+) -> Result<i64, StoreError> {
+    let done = query(
+        "INSERT INTO messages (peer, direction, is_unread, is_auto, is_verified, timestamp, received, message_id, \
+         reply_to, context_id, sig, text, extra) VALUES (?, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(peer)
+    .bind(reply.is_auto)
+    .bind(reply.is_verified)
+    .bind(reply.timestamp.0)
+    .bind(reply.received.0)
+    .bind(&reply.message_id)
+    .bind(asked)
+    .bind(&reply.context_id)
+    .bind(&reply.sig)
+    .bind(&reply.text)
+    .bind(&reply.extra)
+    .execute(conn)
+    .await?;
+    Ok(done.last_insert_rowid())
 }

@@ -1,12 +1,39 @@
 //! Small facts about this agent, by key: the URL it serves at, its display name, its defaults.
+use sqlx::{Row, query};
+
 use crate::{Store, StoreError};
+
 impl Store {
     /// The value of a key.
-    pub async fn setting(&self, _key: &str) -> Result<Option<String>, StoreError> {
-        todo!()
+    pub async fn setting(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let key = key.to_owned();
+        self.read(|conn| {
+            Box::pin(async move {
+                let row = query("SELECT value FROM settings WHERE key = ?").bind(key).fetch_optional(conn).await?;
+                Ok(row.map(|row| row.try_get(0)).transpose()?)
+            })
+        })
+        .await
     }
+
     /// Sets or, with `None`, forgets a key.
-    pub async fn set_setting(&self, _key: &str, _value: Option<&str>) -> Result<(), StoreError> {
-        todo!()
+    pub async fn set_setting(&self, key: &str, value: Option<&str>) -> Result<(), StoreError> {
+        let (key, value) = (key.to_owned(), value.map(str::to_owned));
+        self.write(|conn| {
+            Box::pin(async move {
+                match value {
+                    Some(value) => {
+                        query("INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+                            .bind(key)
+                            .bind(value)
+                            .execute(conn)
+                            .await?
+                    }
+                    None => query("DELETE FROM settings WHERE key = ?").bind(key).execute(conn).await?,
+                };
+                Ok(())
+            })
+        })
+        .await
     }
 }

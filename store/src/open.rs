@@ -1,0 +1,222 @@
+//! Finds, makes, checks and upgrades the database file.
+//!
+//! `PRAGMA user_version` is the number of the last migration that was applied, so a file that is up to date costs no
+//! further query. Migrations are not compared by hash at run time: a comment that changed in a shipped file must not
+//! take an agent offline. Their hashes are frozen by a test instead.
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Mutex,
+    time::Duration,
+};
+
+use sqlx::{
+    ConnectOptions, Connection, Row, SqliteConnection,
+    migrate::{Migration, Migrator},
+    query,
+    sqlite::{SqliteConnectOptions, SqliteSynchronous},
+};
+
+use crate::StoreError;
+
+/// The migrations that this program knows, in order.
+pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+/// `mrta`: marks a file as a database of ours.
+pub(crate) const APPLICATION_ID: i64 = 0x6d72_7461;
+
+/// How long a statement waits for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two attempts to switch a new file to WAL while another process does the same.
+const WAL_RETRY: Duration = Duration::from_millis(20);
+
+/// A path and how to open it.
+#[derive(Debug, Clone)]
+pub(crate) struct Location {
+    path: PathBuf,
+    options: SqliteConnectOptions,
+}
+
+impl Location {
+    /// Takes any path that is valid UTF-8. It becomes absolute, so that SQLite reads none as a URI or `:memory:`.
+    pub(crate) fn new(path: &Path) -> Result<Location, StoreError> {
+        let path = std::path::absolute(path)?;
+        let options = SqliteConnectOptions::new()
+            .filename(&path)
+            .create_if_missing(false)
+            .busy_timeout(BUSY_TIMEOUT)
+            .synchronous(SqliteSynchronous::Full)
+            .pragma("temp_store", "MEMORY")
+            .disable_statement_logging()
+            .statement_cache_capacity(64)
+            .command_buffer_size(4)
+            .row_buffer_size(256);
+        Ok(Location { path, options })
+    }
+
+    /// One more connection to a file that [`Location::prepare`] has checked.
+    pub(crate) async fn connect(&self, tuning: &str) -> Result<SqliteConnection, StoreError> {
+        let mut conn = self.options.connect().await?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(tuning)).execute(&mut conn).await?;
+        Ok(conn)
+    }
+
+    /// Makes the file when it is absent or empty, checks whose it is, and brings its schema up to date. Gives the
+    /// connection that did it.
+    pub(crate) async fn prepare(&self, migrator: &Migrator) -> Result<SqliteConnection, StoreError> {
+        create_if_absent(&self.path)?;
+        let mut conn = self.options.connect().await?;
+        match self.upgrade(&mut conn, migrator).await {
+            Ok(()) => Ok(conn),
+            Err(error) => {
+                // What is refused must not stay open.
+                conn.close().await.ok();
+                Err(error)
+            }
+        }
+    }
+
+    async fn upgrade(&self, conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
+        let known = migrator.iter().map(|m| m.version).max().unwrap_or(0);
+        match look(conn).await? {
+            Found::Ours { version } if version == known => return Ok(()),
+            Found::Ours { version } if version > known => return Err(StoreError::Newer { found: version, known }),
+            Found::Ours { version } => self.back_up(conn, version).await?,
+            Found::Empty => switch_to_wal(conn).await?,
+            Found::Foreign => return Err(StoreError::Damaged),
+        }
+        migrate(conn, migrator).await
+    }
+
+    /// Copies an older database beside itself, before it is changed. A copy that is there already is kept.
+    async fn back_up(&self, conn: &mut SqliteConnection, version: i64) -> Result<(), StoreError> {
+        for attempt in 1..1000 {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".v{version}.bak"));
+            if attempt > 1 {
+                name.push(format!("-{attempt}"));
+            }
+            match create_private(Path::new(&name)) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                other => other?,
+            }
+            let target = name.to_string_lossy().into_owned();
+            let copied = query("VACUUM INTO ?").bind(target).execute(&mut *conn).await;
+            if let Err(error) = copied {
+                std::fs::remove_file(&name).ok();
+                return Err(error.into());
+            }
+            std::fs::File::open(&name)?.sync_all()?;
+            return Ok(sync_folder(Path::new(&name))?);
+        }
+        Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
+    }
+}
+
+/// What a file turned out to be.
+enum Found {
+    Empty,
+    Ours { version: i64 },
+    Foreign,
+}
+
+async fn look(conn: &mut SqliteConnection) -> Result<Found, StoreError> {
+    let sql = "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), \
+               (SELECT count(*) FROM sqlite_schema)";
+    let row = sqlx::raw_sql(sql).fetch_one(conn).await?;
+    let (version, application): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let tables: i64 = row.try_get(2)?;
+    Ok(match (version, application, tables) {
+        (version, APPLICATION_ID, _) if version > 0 => Found::Ours { version },
+        (0, 0, 0) => Found::Empty,
+        _ => Found::Foreign,
+    })
+}
+
+/// The switch needs the file for itself and, unlike a write, does not wait for it.
+async fn switch_to_wal(conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match sqlx::raw_sql("PRAGMA journal_mode = WAL").fetch_one(&mut *conn).await.map_err(StoreError::from) {
+            Ok(row) if row.try_get::<String, _>(0)? == "wal" => return Ok(()),
+            Ok(_) => return Err(StoreError::ReadOnly),
+            Err(StoreError::Busy) if waited < BUSY_TIMEOUT => {
+                tokio::time::sleep(WAL_RETRY).await;
+                waited += WAL_RETRY;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Applies what is missing in one transaction. Another process may have done it meanwhile.
+async fn migrate(conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *conn).await?;
+    let outcome = apply_missing(conn, migrator).await;
+    let end = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = sqlx::raw_sql(end).execute(&mut *conn).await;
+    outcome?;
+    ended?;
+    Ok(())
+}
+
+async fn apply_missing(conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
+    let row = sqlx::raw_sql("SELECT user_version FROM pragma_user_version").fetch_one(&mut *conn).await?;
+    let applied: i64 = row.try_get(0)?;
+    let missing: Vec<&Migration> = migrator.iter().filter(|m| m.version > applied).collect();
+    for migration in missing {
+        sqlx::raw_sql(migration.sql.clone()).execute(&mut *conn).await?;
+        let mark = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}", migration.version);
+        sqlx::raw_sql(sqlx::AssertSqlSafe(mark)).execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+/// Every opening passes here before it touches SQLite: closing any descriptor of a file drops the process's locks on it,
+/// so the descriptor that makes the file must be gone before anyone locks it.
+static CREATING: Mutex<()> = Mutex::new(());
+
+fn create_if_absent(path: &Path) -> Result<(), StoreError> {
+    let _creating = CREATING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory).into()),
+        Ok(_) => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e.into()),
+    }
+    if let Some(folder) = path.parent() {
+        create_folder(folder)?;
+    }
+    match create_private(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(e.into()),
+        Ok(()) => Ok(sync_folder(path)?),
+    }
+}
+
+/// SQLite gives the WAL and the shared memory file the mode of the database.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
+
+fn create_folder(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// A file whose folder entry is not on disk is lost with the power.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    if let Some(folder) = path.parent() {
+        return std::fs::File::open(folder)?.sync_all();
+    }
+    Ok(())
+}
