@@ -1,0 +1,86 @@
+//! What every test of the store needs.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file is a crate that uses its part")]
+use muretai_protocol::{Did, UnixSeconds, did::PublicKey};
+use muretai_store::{
+    Store,
+    contacts::{Contact, CoordinateSource, Coordinates, Introduce},
+    invites::{ClaimMessage, InviteRow},
+    messages::{Received, Reply},
+};
+
+/// The fixed clock of the tests.
+pub const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+/// The DID of the `n`th example agent. The store does not judge points, so any bytes will do.
+pub fn did(n: u32) -> Did {
+    let mut key = [7; 32];
+    key[..4].copy_from_slice(&n.to_be_bytes());
+    Did::from_key(&PublicKey::Ed25519(key))
+}
+
+/// A fresh store in a folder that lives as long as the guard.
+pub async fn fresh() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("agent.db")).await.unwrap();
+    (folder, store)
+}
+
+/// A message with its acknowledgement.
+pub fn received(from: &Did, id: &str) -> Received {
+    Received {
+        from: from.clone(),
+        message_id: id.to_owned(),
+        context_id: None,
+        reply_to: None,
+        text: format!("text of {id}"),
+        timestamp: NOW,
+        received: NOW,
+        digest: [1; 32],
+        sig: "c2ln".to_owned(),
+        extra: None,
+        reply: Some(Reply {
+            message_id: format!("re-{id}"),
+            text: "received".to_owned(),
+            timestamp: NOW,
+            sig: "c2ln".to_owned(),
+            is_auto: true,
+        }),
+    }
+}
+
+/// Somebody who introduces itself in a claim.
+pub fn introduce(did: &Did, name: &str) -> Introduce {
+    Introduce {
+        did: did.clone(),
+        peer_name: Some(name.to_owned()),
+        coordinates: Coordinates { url: Some(format!("https://{name}.example")), ..Coordinates::default() },
+        source: CoordinateSource::Peer,
+        allow_private: false,
+        now: NOW,
+    }
+}
+
+/// An invite that is good for an hour.
+pub fn invite(nonce: &str) -> InviteRow {
+    InviteRow {
+        nonce: nonce.to_owned(),
+        code: format!("code-{nonce}"),
+        card: format!("{{\"nonce\":\"{nonce}\"}}"),
+        note: None,
+        created: NOW,
+        expires: UnixSeconds(NOW.0 + 3600),
+        revoked: None,
+        used_by: None,
+        used: None,
+    }
+}
+
+/// The message of a claim.
+pub fn claim_message(id: &str) -> ClaimMessage {
+    ClaimMessage { message_id: id.to_owned(), digest: [2; 32] }
+}
+
+/// Connects and gives the contact.
+pub async fn connect(store: &Store, did: &Did, name: &str) -> Contact {
+    store.connect(&introduce(did, name)).await.unwrap()
+}
