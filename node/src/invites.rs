@@ -1,30 +1,59 @@
 //! Making and claiming invites (section 7).
-use crate::{Agent, Fault};
-use muretai_protocol::{Did, UnixSeconds};
-use muretai_store::{contacts::Contact, invites::InviteRow};
+mod claim;
+pub mod error;
+
 use std::time::Duration;
+
+use muretai_protocol::{
+    UnixSeconds, base64,
+    invite::{self, InviteSpec, Link, LinkError},
+    json::Value,
+    limits::INVITE_TTL_SECS,
+    urls,
+};
+use muretai_store::{contacts::Contact, invites::InviteRow};
+
+use crate::{
+    Agent,
+    agent::{now, random},
+};
+
+pub use error::{ClaimError, InviteError};
+
+/// Seconds that an invite may live.
+const TTL_SECS: std::ops::RangeInclusive<u64> = 60..=365 * 86_400;
+/// Bytes of a note or a purpose; the purpose travels in the link.
+const MAX_NOTE_BYTES: usize = 1_000;
+/// Random bytes of a short link's code, 12 characters: too many to guess while an invite lives.
+const CODE_BYTES: usize = 9;
 
 /// What `invite create` is told.
 #[derive(Debug, Clone, Default)]
-#[allow(missing_docs)]
 pub struct InviteRequest {
     /// Base URL; `None` takes the one that `serve` recorded.
     pub url: Option<String>,
+    /// How long it lives, 1 minute to 1 year; `None` is 7 days.
     pub ttl: Option<Duration>,
+    /// For the owner's own list.
     pub note: Option<String>,
+    /// Shown to whoever gets the link.
     pub purpose: Option<String>,
 }
+
 /// A new invite.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct NewInvite {
     /// `<url>/i/<code>`.
     pub link: String,
     /// `agent://invite?d=…`, needs no fetch.
     pub token_link: String,
+    /// The one-time value.
     pub nonce: String,
+    /// The code of the short link.
     pub code: String,
+    /// The first second in which it is no longer valid.
     pub expires: UnixSeconds,
+    /// Where the joiner will dial.
     pub url: String,
     /// No `serve` of this agent is running now.
     pub is_offline: bool,
@@ -32,80 +61,122 @@ pub struct NewInvite {
 
 /// What `claim` is told.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct ClaimRequest {
+    /// The link as it was pasted.
     pub link: String,
+    /// For everything together.
     pub timeout: Duration,
+    /// Dial loopback and private addresses that the invite names, now and later.
     pub allow_private: bool,
     /// Local name for the new contact.
     pub name: Option<String>,
     /// No greeting message afterwards.
     pub no_greeting: bool,
 }
+
 /// What came of it.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)]
 pub struct Claimed {
+    /// The inviter.
     pub contact: Contact,
     /// We were connected already.
     pub was_known: bool,
+    /// What did not go as wished and does not matter much, one sentence each.
     pub notes: Vec<String>,
-}
-
-/// Why an invite was not made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InviteError {
-    /// No base URL.
-    #[error("this agent has no address that an invite could name")]
-    NoUrl,
-    // To be split further: bad url, ttl out of range, store.
-}
-/// Why a claim failed; distinct for expired, forged, own, refused (unknown, used or revoked), unreachable.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClaimError {
-    /// The own invite.
-    #[error("this invite is your own: {0}")]
-    Own(Did),
-    // To be split further.
-}
-impl InviteError {
-    /// Whose fault.
-    pub fn fault(&self) -> Fault {
-        todo!()
-    }
-    /// What to do next.
-    pub fn hint(&self) -> Option<String> {
-        todo!()
-    }
-}
-impl ClaimError {
-    /// Whose fault.
-    pub fn fault(&self) -> Fault {
-        todo!()
-    }
-    /// What to do next.
-    pub fn hint(&self) -> Option<String> {
-        todo!()
-    }
 }
 
 impl Agent {
     /// Mints and stores an invite.
-    pub async fn create_invite(&self, _request: &InviteRequest) -> Result<NewInvite, InviteError> {
-        todo!()
+    ///
+    /// # Errors
+    /// Nothing is stored when the request is out of bounds or no address is known.
+    pub async fn create_invite(&self, request: &InviteRequest) -> Result<NewInvite, InviteError> {
+        let ttl_secs = request.ttl.map_or(INVITE_TTL_SECS as u64, |ttl| ttl.as_secs());
+        if !TTL_SECS.contains(&ttl_secs) {
+            return Err(InviteError::TtlOutOfRange { secs: ttl_secs });
+        }
+        for (what, text) in [("note", &request.note), ("purpose", &request.purpose)] {
+            if let Some(text) = text.as_ref().filter(|text| text.len() > MAX_NOTE_BYTES) {
+                return Err(InviteError::TextTooLong { what, bytes: text.len() });
+            }
+        }
+        let url = self.invite_base(request.url.as_deref()).await?;
+        let created = now();
+        let row = InviteRow {
+            nonce: hex(&random::<16>()),
+            code: base64::encode_url(&random::<CODE_BYTES>()),
+            card: String::new(),
+            note: request.note.clone(),
+            created,
+            expires: UnixSeconds(created.0 + ttl_secs as i64),
+            revoked: None,
+            used_by: None,
+            used: None,
+        };
+        let card = self.mint(&row, &url, request.purpose.as_deref());
+        let row = InviteRow { card: card.to_json(), ..row };
+        self.store().add_invite(&row).await?;
+        Ok(NewInvite {
+            link: invite::short_link(&url, &row.code),
+            token_link: invite::token_link(&card),
+            nonce: row.nonce,
+            code: row.code,
+            expires: row.expires,
+            url,
+            is_offline: !self.is_served(),
+        })
     }
+
     /// All invites, newest first.
     pub async fn invites(&self) -> Result<Vec<InviteRow>, InviteError> {
-        todo!()
+        Ok(self.store().invites().await?)
     }
-    /// Revokes by link, nonce or code.
-    pub async fn revoke_invite(&self, _what: &str) -> Result<Option<InviteRow>, InviteError> {
-        todo!()
+
+    /// Revokes by link in either form, nonce or code. `None` when there is no such invite.
+    pub async fn revoke_invite(&self, what: &str) -> Result<Option<InviteRow>, InviteError> {
+        let key = match invite::parse_link(what) {
+            Ok(Link::Token(card)) => {
+                let nonce = card.member("nonce").and_then(Value::as_str);
+                nonce.ok_or(InviteError::Link(LinkError::Damaged))?.to_owned()
+            }
+            Ok(Link::Fetch(url)) => url.rsplit("/i/").next().unwrap_or_default().trim_end_matches('/').to_owned(),
+            Err(LinkError::NotALink) => what.trim().to_owned(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(self.store().revoke_invite(&key, now()).await?)
     }
-    /// Redeems a link: verify, store the contact, `onboard/claim`, greeting. A refused claim leaves no contact behind.
-    pub async fn claim(&self, _request: &ClaimRequest) -> Result<Claimed, ClaimError> {
-        todo!()
+
+    fn mint(&self, row: &InviteRow, url: &str, purpose: Option<&str>) -> Value {
+        let spec = InviteSpec {
+            name: self.name(),
+            url,
+            specialty: None,
+            nonce: &row.nonce,
+            exp: row.expires,
+            purpose,
+            relay: None,
+            enc_pub: Some(&self.inner.sealing.enc_pub()),
+        };
+        invite::mint(&self.inner.key, &spec)
+    }
+
+    /// The address that an invite names: the owner's word, or where `serve` is or was.
+    async fn invite_base(&self, url: Option<&str>) -> Result<String, InviteError> {
+        let url = match url {
+            Some(url) => url.trim().to_owned(),
+            None => self.store().setting("serve.url").await?.ok_or(InviteError::NoUrl)?,
+        };
+        match urls::canonical_base(&url) {
+            Ok(base) if urls::is_wildcard(&base) => Err(InviteError::Wildcard(base)),
+            Ok(base) => Ok(base),
+            Err(source) => Err(InviteError::BadUrl { url, source }),
+        }
     }
 }
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,8 @@ pub mod keyfile;
 pub mod receive;
 pub mod send;
 pub mod serve;
+#[cfg(test)]
+mod testing;
 
 pub use agent::Agent;
 pub use fault::Fault;

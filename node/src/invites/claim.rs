@@ -1,0 +1,276 @@
+//! Redeeming a link (7.4).
+//!
+//! Trust is stored after the inviter accepted, not before as the section lists it: a refusal then leaves nothing to
+//! take back, whenever we are stopped. What must not be lost between the two is the invite itself, because a short
+//! link leads nowhere once it is spent; so the card is kept before the claim is sent. Whoever is stopped in between
+//! claims the same link again, and the inviter gives the same DID the same success.
+use bytes::Bytes;
+use muretai_protocol::{
+    MessageId,
+    invite::{self, Invite, Link},
+    json::{self, Object, Value},
+    limits::MAX_RESPONSE_BYTES,
+    message::{self, Draft, Role},
+    rpc::{self, Code},
+    text::one_line,
+    urls,
+};
+use muretai_store::{
+    StoreError,
+    contacts::{Contact, CoordinateSource, Coordinates, Introduce, Relation},
+};
+use muretai_transports::{
+    TransportError,
+    guard::Policy,
+    http::{FetchOptions, Fetched},
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::{ClaimError, ClaimRequest, Claimed};
+use crate::{
+    Agent,
+    agent::{now, random},
+    send::{
+        SendRequest,
+        access::{Network, network_of},
+        answer::{self, Response},
+        target::{self, Target, host_of},
+    },
+};
+
+const METHOD: &str = "onboard/claim";
+/// Redirects that the fetch of an invite follows (12.1).
+const INVITE_REDIRECTS: u8 = 5;
+/// How often a claim is sent when the connection fails: the inviter takes it as often as it comes.
+const ATTEMPTS: u32 = 3;
+
+impl Agent {
+    /// Redeems a link: fetch and verify the invite, `onboard/claim`, store the contact, greeting. A claim that fails
+    /// leaves no contact behind; claiming again what was claimed before is a success.
+    pub async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, ClaimError> {
+        let deadline = Instant::now() + request.timeout;
+        let link = invite::parse_link(&request.link)?;
+        let (typed, kept) = match &link {
+            Link::Fetch(url) => (network_of(url), Some(format!("claim:{url}"))),
+            Link::Token(_) => (Network::Other, None),
+        };
+        let invite = self.invite_of(link, kept.as_deref(), request, deadline).await?;
+        let known = self.store().contact(&invite.did).await?;
+        self.check_wishes(request, &invite, known.as_ref()).await?;
+        let base = urls::canonical_base(&invite.url).ok().filter(|base| !urls::is_wildcard(base));
+        let base = base.ok_or(ClaimError::NoAddress)?;
+        // The owner saw the link: when its host is local, an inviter on that same network is what was meant.
+        let allow_private = request.allow_private || (typed != Network::Other && network_of(&base) == typed);
+        let policy = self.policy_for_named(&base, allow_private).await?;
+        if let Err(error) = self.present(&invite, &base, policy, request, deadline).await {
+            if let (ClaimError::NotValid { .. }, Some(key)) = (&error, &kept) {
+                self.store().set_setting(key, None).await?;
+            }
+            return Err(error);
+        }
+        let (contact, mut notes) = self.connect(request, invite, base, allow_private).await?;
+        if !request.no_greeting {
+            notes.extend(self.greet(&contact, deadline).await);
+        }
+        Ok(Claimed { contact, was_known: known.is_some_and(|known| known.relation == Relation::Direct), notes })
+    }
+
+    /// The verified invite behind a link. What a short link led to is kept under `key`, for the day when the link is
+    /// spent by ourselves and leads nowhere.
+    async fn invite_of(
+        &self,
+        link: Link,
+        key: Option<&str>,
+        request: &ClaimRequest,
+        deadline: Instant,
+    ) -> Result<Invite, ClaimError> {
+        let verify = |card| {
+            invite::verify(card, Some(self.did()), now()).map_err(|error| ClaimError::of_invite(error, self.did()))
+        };
+        let (url, key) = match (link, key) {
+            (Link::Token(card), _) => return verify(card),
+            (Link::Fetch(url), None) => return verify(self.fetch_invite(&url, request, deadline).await?),
+            (Link::Fetch(url), Some(key)) => (url, key),
+        };
+        match self.fetch_invite(&url, request, deadline).await {
+            Ok(card) => {
+                let invite = verify(card)?;
+                self.store().set_setting(key, Some(&invite.raw.to_json())).await?;
+                Ok(invite)
+            }
+            Err(error @ ClaimError::NotValid { .. }) => {
+                let kept = self.store().setting(key).await?.and_then(|card| json::parse(card.as_bytes()).ok());
+                kept.map_or(Err(error), verify)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn fetch_invite(&self, url: &str, request: &ClaimRequest, deadline: Instant) -> Result<Value, ClaimError> {
+        let policy = link_policy(url, request.allow_private);
+        let options = FetchOptions { policy, max_bytes: MAX_RESPONSE_BYTES, redirects: INVITE_REDIRECTS };
+        let fetched = match timeout_at(deadline, self.inner.http.fetch(url, &options)).await {
+            Ok(Ok(fetched)) => fetched,
+            Ok(Err(source)) => return Err(ClaimError::Transport { url: url.to_owned(), source }),
+            Err(_) => return Err(ClaimError::TimedOut { url: url.to_owned(), after: request.timeout }),
+        };
+        let url = url.to_owned();
+        match fetched.status {
+            200 => json::parse(&fetched.body).map_err(|_| ClaimError::NotAnInvite { url }),
+            404 | 410 => Err(ClaimError::NotValid { code: None, url }),
+            status => Err(ClaimError::NotAnAnswer { url, status, retry_after: fetched.retry_after }),
+        }
+    }
+
+    /// What would make the claim useless, found before anybody is dialled.
+    async fn check_wishes(
+        &self,
+        request: &ClaimRequest,
+        invite: &Invite,
+        known: Option<&Contact>,
+    ) -> Result<(), ClaimError> {
+        if let Some(contact) = known.filter(|contact| contact.is_blocked) {
+            return Err(ClaimError::Blocked(contact.name.clone()));
+        }
+        let Some(name) = &request.name else { return Ok(()) };
+        if target::parse(name).as_ref() != Ok(&Target::Name(name.clone())) {
+            return Err(ClaimError::BadName(one_line(name, 100)));
+        }
+        match self.store().contact_named(name).await? {
+            Some(other) if other.did != invite.did => Err(ClaimError::NameTaken(name.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the claim until somebody says something about it.
+    async fn present(
+        &self,
+        invite: &Invite,
+        base: &str,
+        policy: Policy,
+        request: &ClaimRequest,
+        deadline: Instant,
+    ) -> Result<(), ClaimError> {
+        let url = urls::post_address(base);
+        for attempt in 1.. {
+            // Signed anew each time: a repeated id would be answered as a duplicate, and not with the result.
+            let body = Bytes::from(self.claim_body(invite));
+            let error = match timeout_at(deadline, self.inner.http.post(&url, body, &[], policy)).await {
+                Ok(Ok(fetched)) => return accepted(&fetched, invite, url),
+                Ok(Err(source)) => source,
+                Err(_) => return Err(ClaimError::TimedOut { url, after: request.timeout }),
+            };
+            let may_pass = matches!(error, TransportError::Connect { .. } | TransportError::Closed { .. });
+            let wait = std::time::Duration::from_millis(100 * u64::from(attempt));
+            if !may_pass || attempt == ATTEMPTS || Instant::now() + wait >= deadline {
+                return Err(ClaimError::Transport { url, source: error });
+            }
+            tokio::time::sleep(wait).await;
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    fn claim_body(&self, invite: &Invite) -> String {
+        let message_id = MessageId::from_random(random());
+        let draft = Draft {
+            role: Role::User,
+            to: invite.did.as_str(),
+            message_id: &message_id,
+            context_id: None,
+            text: METHOD,
+            timestamp: now(),
+            extra: Object::new(),
+        };
+        let mut params = Object::new();
+        params.insert("message".to_owned(), message::sign(&self.inner.key, &draft));
+        params.insert("nonce".to_owned(), invite.nonce.as_str().into());
+        params.insert("name".to_owned(), self.name().into());
+        params.insert("enc_pub".to_owned(), self.inner.sealing.enc_pub().into());
+        if let Some(url) = self.served_url() {
+            params.insert("url".to_owned(), url.into());
+        }
+        rpc::request(message_id.as_str(), METHOD, &params.into())
+    }
+
+    async fn connect(
+        &self,
+        request: &ClaimRequest,
+        invite: Invite,
+        base: String,
+        allow_private: bool,
+    ) -> Result<(Contact, Vec<String>), ClaimError> {
+        let did = invite.did.clone();
+        let introduce = Introduce {
+            did: invite.did,
+            peer_name: Some(invite.name).filter(|name| !name.is_empty()),
+            coordinates: Coordinates { url: Some(base), relay: invite.relay, enc_pub: invite.enc_pub },
+            source: CoordinateSource::Invite,
+            allow_private,
+            now: now(),
+        };
+        let mut contact = self.store().connect(&introduce).await?;
+        let mut notes = Vec::new();
+        if let Some(name) = request.name.as_ref().filter(|name| **name != contact.name) {
+            match self.store().rename_contact(&did, name).await {
+                Ok(_) => contact.name.clone_from(name),
+                Err(StoreError::NameTaken(_)) => {
+                    notes.push(format!("the name {name} was taken meanwhile, the contact is {}", contact.name));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((contact, notes))
+    }
+
+    /// A short message, so that the inviter's owner sees who came. Trust does not depend on it.
+    async fn greet(&self, contact: &Contact, deadline: Instant) -> Option<String> {
+        let request = SendRequest {
+            target: contact.did.to_string(),
+            text: format!("Hello, this is {}. I have accepted your invite.", self.name()),
+            context_id: None,
+            reply_to: None,
+            timeout: deadline.saturating_duration_since(Instant::now()),
+            retries: 0,
+            unverified: false,
+            allow_private: false,
+        };
+        let error = self.send(&request).await.err()?;
+        Some(format!("the greeting was not delivered: {error}"))
+    }
+}
+
+/// The host of a link is the sender's choice, and the owner saw it. A local address in plain sight is what the owner
+/// means; a name must not lead to one, nor into the overlay, unless the owner says so.
+fn link_policy(url: &str, allow_private: bool) -> Policy {
+    if allow_private || network_of(url) != Network::Other {
+        return Policy::Owner;
+    }
+    let host = host_of(url.split_once("://").map_or(url, |(_, rest)| rest));
+    if host.parse::<std::net::IpAddr>().is_ok() { Policy::Peer } else { Policy::Public }
+}
+
+/// Reads the inviter's answer. Its result is not signed; a name in it that is not the inviter's is a wrong address.
+fn accepted(fetched: &Fetched, invite: &Invite, url: String) -> Result<(), ClaimError> {
+    match answer::sort(fetched) {
+        Response::Result(result) => match result.member("did").and_then(Value::as_str) {
+            Some(found) if found != invite.did.as_str() => {
+                Err(ClaimError::OtherDid { url, found: one_line(found, 200) })
+            }
+            _ if result.as_object().is_none() => {
+                Err(ClaimError::NotAnAnswer { url, status: fetched.status, retry_after: None })
+            }
+            _ => Ok(()),
+        },
+        Response::Refusal(refusal) if refusal.code == Code::IntroductionInvalid.number() => {
+            Err(ClaimError::NotValid { code: Some(refusal.code), url })
+        }
+        Response::Refusal(refusal) => Err(ClaimError::Refused {
+            code: refusal.code,
+            message: refusal.message,
+            detail: refusal.detail,
+            data: refusal.data,
+        }),
+        Response::Status { status, retry_after } => Err(ClaimError::NotAnAnswer { url, status, retry_after }),
+        Response::NotAnAnswer(_) => Err(ClaimError::NotAnAnswer { url, status: fetched.status, retry_after: None }),
+    }
+}

@@ -1,0 +1,234 @@
+//! Why an invite was not made, or not redeemed.
+use std::time::Duration;
+
+use muretai_protocol::{
+    Did, UnixSeconds,
+    invite::{self, LinkError},
+    json::Value,
+    urls::BaseUrlError,
+};
+use muretai_store::StoreError;
+use muretai_transports::TransportError;
+
+use crate::{
+    Fault,
+    send::{
+        error::refusal_hint,
+        peer::{transport_fault, transport_hint},
+    },
+};
+
+/// Why an invite was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InviteError {
+    /// No base URL.
+    #[error("this agent has no address that an invite could name")]
+    NoUrl,
+    /// Not an address.
+    #[error("{url:?} cannot be the address in an invite")]
+    BadUrl {
+        /// As given.
+        url: String,
+        /// Why.
+        #[source]
+        source: BaseUrlError,
+    },
+    /// An address that can be bound and not dialled.
+    #[error("{0} is a wildcard that nobody can dial")]
+    Wildcard(String),
+    /// Too short or too long a life.
+    #[error("an invite lives 60 to 31536000 seconds, not {secs}")]
+    TtlOutOfRange {
+        /// What was asked for.
+        secs: u64,
+    },
+    /// Too long a note or purpose.
+    #[error("the {what} is {bytes} bytes, the limit is 1000")]
+    TextTooLong {
+        /// Which.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
+    /// What was to be revoked looks like a link and is a damaged one.
+    #[error("the invite link cannot be read")]
+    Link(#[from] LinkError),
+    /// The store failed.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl InviteError {
+    /// Whose fault.
+    pub fn fault(&self) -> Fault {
+        match self {
+            InviteError::NoUrl | InviteError::Store(_) => Fault::Failed,
+            _ => Fault::Usage,
+        }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            InviteError::NoUrl => "start `muretai serve` first, or say where the agent will be with `--url`",
+            InviteError::Wildcard(_) => "give `--url` with the address that others dial",
+            InviteError::BadUrl { .. } => "write it like https://agent.example or http://192.168.1.5:8080",
+            InviteError::Link(_) => "give the nonce or the code instead (`muretai invite list`)",
+            InviteError::TtlOutOfRange { .. } | InviteError::TextTooLong { .. } | InviteError::Store(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// Why a claim failed; distinct for expired, forged, own, refused (unknown, used or revoked), unreachable. No contact
+/// was made. What a peer said in it is safe to show on one line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// Not a link, or damaged.
+    #[error("this is no invite link that can be used")]
+    Link(#[from] LinkError),
+    /// The own invite.
+    #[error("this invite is your own: {0}")]
+    Own(Did),
+    /// Over.
+    #[error("the invite expired at {}", .at.to_iso())]
+    Expired {
+        /// When.
+        at: UnixSeconds,
+    },
+    /// Its signature does not verify.
+    #[error("the invite is forged or was changed on the way")]
+    Forged(#[source] invite::InviteError),
+    /// Signed, and not what an invite is.
+    #[error("the invite cannot be used")]
+    Malformed(#[source] invite::InviteError),
+    /// What the link leads to is no invite.
+    #[error("{url} does not serve an invite")]
+    NotAnInvite {
+        /// The link.
+        url: String,
+    },
+    /// The invite names nothing that can be dialled.
+    #[error("the invite names no address that can be dialled")]
+    NoAddress,
+    /// The inviter, or whoever serves the link, does not know the invite (any more).
+    #[error("the invite is unknown, used, expired or revoked")]
+    NotValid {
+        /// The code of the refusal, when it was one.
+        code: Option<i64>,
+        /// What was dialled.
+        url: String,
+    },
+    /// The inviter refused for another reason.
+    #[error("the inviter refused: {code} {message}")]
+    Refused {
+        /// Code.
+        code: i64,
+        /// Message, made safe.
+        message: String,
+        /// `data.detail`, made safe.
+        detail: Option<String>,
+        /// The whole `data`.
+        data: Option<Value>,
+    },
+    /// Another agent than the inviter accepted.
+    #[error("{url} is not the inviter: it answers as {found}")]
+    OtherDid {
+        /// What was dialled.
+        url: String,
+        /// Who it says it is, made safe.
+        found: String,
+    },
+    /// The owner blocked the inviter.
+    #[error("{0} is blocked here")]
+    Blocked(String),
+    /// The wished name is another contact's.
+    #[error("there is another contact named {0:?}")]
+    NameTaken(String),
+    /// The wished name would be read as something else than a name.
+    #[error("{0:?} cannot be a contact's name")]
+    BadName(String),
+    /// Nothing came back.
+    #[error("{url} could not be reached")]
+    Transport {
+        /// What was dialled.
+        url: String,
+        /// Why.
+        #[source]
+        source: TransportError,
+    },
+    /// The time for everything together is over.
+    #[error("{url} gave no answer within {} s", .after.as_secs_f32())]
+    TimedOut {
+        /// What was dialled.
+        url: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// Something answered, and it is no agent.
+    #[error("{url} answered with HTTP status {status}, which is no answer of an agent")]
+    NotAnAnswer {
+        /// What was dialled.
+        url: String,
+        /// The status.
+        status: u16,
+        /// How long it asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The store failed.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl ClaimError {
+    /// Whose fault.
+    pub fn fault(&self) -> Fault {
+        match self {
+            ClaimError::Link(_) | ClaimError::BadName(_) => Fault::Usage,
+            ClaimError::Forged(_) | ClaimError::OtherDid { .. } => Fault::Unverified,
+            ClaimError::NotValid { .. } | ClaimError::Refused { .. } => Fault::PeerRefused,
+            ClaimError::Transport { source, .. } => transport_fault(source),
+            ClaimError::TimedOut { .. } | ClaimError::NotAnAnswer { .. } | ClaimError::NoAddress => Fault::Unreachable,
+            _ => Fault::Failed,
+        }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            ClaimError::Link(LinkError::Damaged) | ClaimError::Forged(_) => {
+                "copy the whole link again, or ask for a new one"
+            }
+            ClaimError::Link(_) => "an invite link looks like https://host/i/CODE or agent://invite?d=TOKEN",
+            ClaimError::Own(_) => "send it to somebody else",
+            ClaimError::Expired { .. } | ClaimError::Malformed(_) => "ask for a new one",
+            ClaimError::NotValid { .. } | ClaimError::NotAnInvite { .. } => "an invite works once; ask for a new one",
+            ClaimError::NoAddress => "ask for a new one that is made while the inviter's agent is served",
+            ClaimError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
+            ClaimError::OtherDid { .. } => "nothing was kept; ask the inviter which address is right",
+            ClaimError::Blocked(_) => "`muretai contacts block --off NAME` lets it in again",
+            ClaimError::NameTaken(_) => "choose another name, or rename the other contact",
+            ClaimError::BadName(_) => "a name has no dots, colons, slashes or blanks",
+            ClaimError::Transport { source: source @ TransportError::Refused { .. }, .. } => {
+                return transport_hint(source);
+            }
+            ClaimError::Transport { .. } | ClaimError::TimedOut { .. } | ClaimError::NotAnAnswer { .. } => {
+                "the invite is not used up; claim it again when the inviter's agent is there"
+            }
+            ClaimError::Store(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// Sorts what the verification of an invite says.
+    pub(super) fn of_invite(error: invite::InviteError, me: &Did) -> ClaimError {
+        match error {
+            invite::InviteError::Own => ClaimError::Own(me.clone()),
+            invite::InviteError::Expired { exp } => ClaimError::Expired { at: exp },
+            error @ (invite::InviteError::Forged | invite::InviteError::Unverifiable(_)) => ClaimError::Forged(error),
+            error => ClaimError::Malformed(error),
+        }
+    }
+}

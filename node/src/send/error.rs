@@ -1,0 +1,228 @@
+//! Why a message was not delivered, or its reply not believed.
+use std::time::Duration;
+
+use muretai_protocol::{json::Value, limits::MAX_TEXT_BYTES, message::ReplyError, rpc::Code};
+use muretai_store::StoreError;
+use muretai_transports::TransportError;
+
+use crate::{
+    Fault,
+    send::{
+        outbox::MAX_ID_BYTES,
+        peer::{CardFetchError, transport_fault, transport_hint},
+        target::TargetError,
+    },
+};
+
+/// Why a message was not delivered, or its reply not believed. What a peer said in it is safe to show on one line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The target is none.
+    #[error("the target cannot be read")]
+    Target(#[from] TargetError),
+    /// A name that no contact has.
+    #[error("there is no contact named {0:?}")]
+    NoSuchContact(String),
+    /// An invite link, which is claimed and not written to.
+    #[error("the target is an invite link")]
+    InviteNotClaimed,
+    /// No text.
+    #[error("the text is empty")]
+    EmptyText,
+    /// A NUL in the text, which many peers cannot store.
+    #[error("the text has a NUL character at byte {at}")]
+    NulInText {
+        /// Where.
+        at: usize,
+    },
+    /// More text than any receiver takes.
+    #[error("the text is {bytes} bytes, the limit is {MAX_TEXT_BYTES}")]
+    TextTooLong {
+        /// Its size in UTF-8.
+        bytes: usize,
+    },
+    /// A context or message id that is blank or too long.
+    #[error("the {what} is {bytes} bytes or blank; it has 1 to {MAX_ID_BYTES} bytes")]
+    BadId {
+        /// Which.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
+    /// No address is known.
+    #[error("no address is known for {0}")]
+    NoAddress(String),
+    /// The peer's card is not usable; nothing was sent.
+    #[error("the peer's card cannot be used")]
+    Card(#[from] CardFetchError),
+    /// An A2A agent without a DID, and the owner did not say that it may be spoken to.
+    #[error("{url} is an agent without a DID: its replies cannot be verified")]
+    Foreign {
+        /// Its card.
+        url: String,
+    },
+    /// A foreign card without an address for JSON-RPC.
+    #[error("the card at {url} names no JSON-RPC interface")]
+    ForeignNoInterface {
+        /// The card.
+        url: String,
+    },
+    /// A foreign agent's answer has nothing to show.
+    #[error("{url} answered without any text")]
+    ForeignNoText {
+        /// What was called.
+        url: String,
+        /// The message that was sent.
+        message_id: String,
+    },
+    /// The request did not get through, or its answer did not get back.
+    #[error("{url} could not be reached, {attempts} attempts")]
+    Transport {
+        /// What was dialled.
+        url: String,
+        /// How often.
+        attempts: u32,
+        /// The message that was to be sent.
+        message_id: String,
+        /// The last failure.
+        #[source]
+        source: TransportError,
+    },
+    /// The time for everything together is over.
+    #[error("{url} gave no answer within {} s", .after.as_secs_f32())]
+    TimedOut {
+        /// What was dialled.
+        url: String,
+        /// The limit.
+        after: Duration,
+        /// The message that was to be sent.
+        message_id: String,
+    },
+    /// An HTTP status instead of an answer.
+    #[error("{url} answered with HTTP status {status}")]
+    HttpStatus {
+        /// What was dialled.
+        url: String,
+        /// The status.
+        status: u16,
+        /// How long the peer asks to wait.
+        retry_after: Option<Duration>,
+        /// The message that was to be sent.
+        message_id: String,
+    },
+    /// Something answered, and it is no agent.
+    #[error("what {url} answered is {what}, not a JSON-RPC response")]
+    NotAnAnswer {
+        /// What was dialled.
+        url: String,
+        /// What it was, in words.
+        what: &'static str,
+        /// The message that was to be sent.
+        message_id: String,
+    },
+    /// The peer refused: its code and message, and data's detail, as it said them.
+    #[error("the peer refused: {code} {message}")]
+    Refused {
+        /// Code.
+        code: i64,
+        /// Message, made safe.
+        message: String,
+        /// `data.detail`, made safe.
+        detail: Option<String>,
+        /// The whole `data`.
+        data: Option<Value>,
+        /// The message that it refused.
+        message_id: String,
+    },
+    /// The reply is not proven to be the peer's answer to this message.
+    #[error("the reply of {url} does not verify; the message may have been delivered")]
+    ReplyNotVerified {
+        /// What was dialled.
+        url: String,
+        /// The message that was sent.
+        message_id: String,
+        /// Which check failed.
+        #[source]
+        source: ReplyError,
+    },
+    /// The store failed.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl SendError {
+    /// Whose fault.
+    pub fn fault(&self) -> Fault {
+        match self {
+            SendError::Target(error) => error.fault(),
+            SendError::Card(error) => error.fault(),
+            SendError::Transport { source, .. } => transport_fault(source),
+            SendError::NoAddress(_)
+            | SendError::TimedOut { .. }
+            | SendError::HttpStatus { .. }
+            | SendError::NotAnAnswer { .. } => Fault::Unreachable,
+            SendError::Refused { .. } => Fault::PeerRefused,
+            SendError::ReplyNotVerified { .. } => Fault::Unverified,
+            SendError::BadId { .. } => Fault::Usage,
+            _ => Fault::Failed,
+        }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            SendError::Target(error) => return error.hint(),
+            SendError::Card(error) => return error.hint(),
+            SendError::Transport { source, .. } => return transport_hint(source),
+            SendError::NoSuchContact(_) => "`muretai contacts list` shows whom this agent knows",
+            SendError::InviteNotClaimed => "redeem it first with `muretai claim LINK`, then send to the new contact",
+            SendError::EmptyText => "give the text as an argument, or `-` to read it from stdin",
+            SendError::NulInText { .. } => "remove it; messages are text",
+            SendError::TextTooLong { .. } => "send it in several messages",
+            SendError::NoAddress(_) => "give its card URL instead of the DID, or claim an invite of it",
+            SendError::Foreign { .. } => "add `--unverified` to speak to it all the same",
+            SendError::HttpStatus { retry_after: Some(wait), .. } => {
+                return Some(format!("it is busy; try again in {} s", wait.as_secs().max(1)));
+            }
+            SendError::TimedOut { .. } => "the message is kept; sending again with more `--timeout` may help",
+            SendError::HttpStatus { .. } | SendError::NotAnAnswer { .. } => {
+                "`muretai card TARGET` shows what is served there"
+            }
+            SendError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
+            SendError::ReplyNotVerified { .. } => "nothing of the reply was kept; ask the peer's owner",
+            SendError::ForeignNoInterface { .. } | SendError::ForeignNoText { .. } => return None,
+            SendError::BadId { .. } | SendError::Store(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// The id of the message that is in the store, when the failure came after it was written there.
+    pub fn message_id(&self) -> Option<&str> {
+        match self {
+            SendError::ForeignNoText { message_id, .. }
+            | SendError::Transport { message_id, .. }
+            | SendError::TimedOut { message_id, .. }
+            | SendError::HttpStatus { message_id, .. }
+            | SendError::NotAnAnswer { message_id, .. }
+            | SendError::Refused { message_id, .. }
+            | SendError::ReplyNotVerified { message_id, .. } => Some(message_id),
+            _ => None,
+        }
+    }
+}
+
+/// What a caller can do about a refusal; codes that are not known here speak for themselves.
+pub(crate) fn refusal_hint(code: i64) -> Option<&'static str> {
+    let hint = match code {
+        c if c == Code::IntroductionRequired.number() => {
+            "ask its owner for an invite and redeem it with `muretai claim`"
+        }
+        c if c == Code::ReplayOrStale.number() => "check the clock of this machine",
+        c if c == Code::RateLimited.number() => "the message is kept; send again later",
+        c if c == Code::Internal.number() => "the peer has a fault of its own; the message is kept, send again later",
+        c if c == Code::NotAddressedToMe.number() => "another agent lives at this address now; ask for its new one",
+        _ => return None,
+    };
+    Some(hint)
+}

@@ -1,0 +1,107 @@
+//! From a target to somebody who can be dialled.
+use muretai_protocol::{Did, json::Value, urls};
+use muretai_store::{
+    StoreError,
+    contacts::{Contact, CoordinateSource, Coordinates},
+};
+use muretai_transports::guard::Policy;
+
+use crate::{
+    Agent,
+    send::{
+        SendError,
+        peer::{FetchedCard, PeerCard},
+        target::{self, Target},
+    },
+};
+
+/// A peer that can be dialled.
+#[derive(Debug, Clone)]
+pub struct ResolvedPeer {
+    /// Whom.
+    pub did: Did,
+    /// The contact's local name, when it is a contact.
+    pub name: Option<String>,
+    /// The canonical base.
+    pub url: String,
+    /// What may be dialled for it.
+    pub(crate) policy: Policy,
+    /// The address is remembered, not fresh from a card, so a new card may help.
+    pub(crate) is_stored: bool,
+}
+
+/// Who is meant.
+pub(crate) enum Recipient {
+    Peer(ResolvedPeer),
+    Foreign { card: Box<Value>, url: String },
+}
+
+impl Agent {
+    /// Finds out who is meant: a contact's name first, then by shape. Only a URL or a domain costs a request.
+    pub(crate) async fn resolve(&self, text: &str, allow_private: bool) -> Result<Recipient, SendError> {
+        if let Some(contact) = self.store().contact_named(text.trim()).await? {
+            return self.resolve_contact(contact, allow_private).await;
+        }
+        let url = match target::parse(text)? {
+            Target::Name(name) => return Err(SendError::NoSuchContact(name)),
+            Target::Invite(_) => return Err(SendError::InviteNotClaimed),
+            Target::Did(did) => match self.store().contact(&did).await? {
+                Some(contact) => return self.resolve_contact(contact, allow_private).await,
+                None => return Err(SendError::NoAddress(did.to_string())),
+            },
+            Target::Url(url) => url,
+            Target::Domain(domain) => target::domain_url(&domain),
+        };
+        match self.fetch_card_under(&url, None, Policy::Owner).await? {
+            FetchedCard::Foreign { card, url } => Ok(Recipient::Foreign { card, url }),
+            FetchedCard::Peer(peer) => Ok(Recipient::Peer(self.met(*peer).await?)),
+        }
+    }
+
+    /// Fetches and verifies the card of whoever is meant.
+    pub async fn card_of(&self, text: &str, allow_private: bool) -> Result<FetchedCard, SendError> {
+        let did = match self.store().contact_named(text.trim()).await? {
+            Some(contact) => contact.did,
+            None => match target::parse(text)? {
+                Target::Did(did) => did,
+                Target::Url(url) => return Ok(self.fetch_card_under(&url, None, Policy::Owner).await?),
+                Target::Domain(domain) => {
+                    return Ok(self.fetch_card_under(&target::domain_url(&domain), None, Policy::Owner).await?);
+                }
+                Target::Name(name) => return Err(SendError::NoSuchContact(name)),
+                Target::Invite(_) => return Err(SendError::InviteNotClaimed),
+            },
+        };
+        match self.resolve(did.as_str(), allow_private).await? {
+            Recipient::Peer(peer) => Ok(self.fetch_card_under(&peer.url, Some(&did), peer.policy).await?),
+            Recipient::Foreign { card, url } => Ok(FetchedCard::Foreign { card, url }),
+        }
+    }
+
+    async fn resolve_contact(&self, contact: Contact, allow_private: bool) -> Result<Recipient, SendError> {
+        let Some(url) = contact.coordinates.url.clone().filter(|url| !url.is_empty()) else {
+            return Err(SendError::NoAddress(contact.name));
+        };
+        let policy = self.policy_for_contact(&contact, &url, allow_private).await?;
+        Ok(Recipient::Peer(ResolvedPeer { did: contact.did, name: Some(contact.name), url, policy, is_stored: true }))
+    }
+
+    /// A peer whose card was just fetched. What a proven card says about a contact is remembered.
+    pub(crate) async fn met(&self, peer: PeerCard) -> Result<ResolvedPeer, StoreError> {
+        let did = peer.card.did.clone();
+        let contact = self.store().contact(&did).await?;
+        if contact.is_some() && peer.is_signed {
+            self.store().update_coordinates(&did, &coordinates(&peer), CoordinateSource::Card).await?;
+        }
+        let name = contact.map(|contact| contact.name);
+        Ok(ResolvedPeer { did, name, url: peer.base, policy: peer.policy, is_stored: false })
+    }
+}
+
+fn coordinates(peer: &PeerCard) -> Coordinates {
+    Coordinates {
+        url: Some(peer.base.clone()),
+        relay: peer.card.relay.clone().filter(|relay| urls::is_plain_url(relay)),
+        enc_pub: peer.card.enc_pub.clone(),
+    }
+}
