@@ -7,17 +7,18 @@ use muretai_protocol::{Did, message::Verified, rpc::Refusal};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Applicant<'a> {
-    /// The sender.
+    /// The sender: the DID that signed, never one that the message merely names.
     pub did: &'a Did,
-    /// Blocked by the owner.
+    /// The owner blocked it.
     pub is_blocked: bool,
-    /// A direct contact.
+    /// It is a direct contact.
     pub is_direct: bool,
-    /// The message.
+    /// The message. Everything in it beyond the six signed values is unproven.
     pub message: &'a Verified,
 }
+
 impl<'a> Applicant<'a> {
-    /// For whoever runs the gate.
+    /// Describes a sender, for whoever runs the gate.
     pub fn new(did: &'a Did, is_blocked: bool, is_direct: bool, message: &'a Verified) -> Self {
         Applicant { did, is_blocked, is_direct, message }
     }
@@ -37,26 +38,41 @@ pub enum Decision {
 /// Decides about a sender (section 4.3).
 #[async_trait]
 pub trait TrustPolicy: Send + Sync {
-    /// A short name for logs and `doctor`.
+    /// Names the policy in logs and in `doctor`.
     fn name(&self) -> &str;
-    /// Decides; a policy that fails says `Refuse`, never `Admit`.
+    /// Decides. A policy that cannot find out says `Refuse`, never `Admit`. May be dropped before it is done.
     async fn decide(&self, applicant: &Applicant<'_>) -> Decision;
 }
 
 /// The text of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Response {
-    /// What the reply says; may be empty.
+    /// What the reply says; may be empty. Longer than `MAX_TEXT_BYTES` is answered as a failure.
     pub text: String,
-    /// Machine-made acknowledgement or failure: `auto:true`.
+    /// Made by a machine, an acknowledgement or a failure: `auto:true` on the wire.
     pub is_auto: bool,
     /// The additive metadata member `status`: `accepted`, `no-answer`.
     pub status: Option<&'static str>,
 }
 
+impl Response {
+    /// An answer in the agent's own words.
+    pub fn answer(text: String) -> Response {
+        Response { text, is_auto: false, status: None }
+    }
+    /// The acknowledgement of a message that is read later (section 3.5): no text.
+    pub fn accepted() -> Response {
+        Response { text: String::new(), is_auto: true, status: Some("accepted") }
+    }
+    /// The honest statement that nobody answered, with a short reason that shows nothing internal.
+    pub fn no_answer(reason: &str) -> Response {
+        Response { text: format!("no answer: {reason}"), is_auto: true, status: Some("no-answer") }
+    }
+}
+
 /// Answers messages that passed the gate.
 #[async_trait]
 pub trait Responder: Send + Sync {
-    /// Answers. Never fails: a fault is an honest response that says so.
+    /// Answers. Never fails: a fault is an honest response that says so. Dropping the future stops the work.
     async fn respond(&self, message: &Verified) -> Response;
 }
