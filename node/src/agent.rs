@@ -51,6 +51,14 @@ impl Agent {
     pub fn store(&self) -> &Store {
         &self.inner.store
     }
+    /// The key that signs; it shows itself to nobody.
+    pub(crate) fn key(&self) -> &SigningKey {
+        &self.inner.key
+    }
+    /// The public half of the sealing key, 64 hex digits.
+    pub fn enc_pub(&self) -> String {
+        self.inner.sealing.enc_pub()
+    }
     /// Waits for writes and closes the store.
     pub async fn close(&self) {
         self.inner.store.close().await

@@ -1,0 +1,134 @@
+//! `message/send`: from a message that passed gate and limits to a signed reply. Commit first, answer second: the
+//! message, its id and the reply are on disk before the sender hears of it.
+use muretai_plugins::Response;
+use muretai_protocol::{
+    MessageId, UnixSeconds,
+    json::{Object, Value},
+    limits::MAX_TEXT_BYTES,
+    message::{self, Draft, Message, Role, Verified},
+    rpc::Refusal,
+};
+use muretai_store::messages::{Committed, Received, Reply};
+
+use crate::{
+    Agent,
+    receive::{ladder::Passed, refusals as say},
+};
+
+/// Signs the response, stores message and reply in one transaction, and gives the reply. On any failure the id is
+/// released, because nothing is stored.
+pub(crate) async fn store_and_reply(
+    agent: &Agent,
+    passed: Passed,
+    response: Response,
+    received: UnixSeconds,
+) -> Result<Value, Refusal> {
+    let Passed { verified, digest, claim, .. } = passed;
+    let response = fitting(response);
+    let (reply, stored_reply) = sign_reply(agent, &verified, &response);
+    match agent.store().commit_received(record(&verified, digest, received, stored_reply)).await {
+        Ok(Committed::Stored { .. }) => {
+            claim.confirm(digest);
+            Ok(reply)
+        }
+        // Another process was faster, or this one in an earlier life: its reply stands, ours is thrown away.
+        Ok(Committed::Duplicate { same_content: true }) => {
+            claim.confirm(digest);
+            Err(say::duplicate())
+        }
+        Ok(Committed::Duplicate { same_content: false }) => {
+            tracing::warn!(from = %verified.from(), "a sender used one message id for two contents");
+            Err(say::repeated())
+        }
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "a message could not be stored");
+            Err(say::internal())
+        }
+    }
+}
+
+/// A reply that no peer would accept is not sent.
+fn fitting(response: Response) -> Response {
+    if response.text.len() > MAX_TEXT_BYTES {
+        return Response::no_answer("the agent's answer was too long");
+    }
+    response
+}
+
+/// The reply of 3.5, and what is kept of it.
+fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> (Value, Reply) {
+    let message_id = MessageId::from_random(crate::agent::random());
+    let timestamp = crate::agent::now();
+    let mut extra = Object::new();
+    extra.insert("replyTo".to_owned(), asked.message().message_id.as_str().into());
+    if response.is_auto {
+        extra.insert("auto".to_owned(), true.into());
+    }
+    if let Some(status) = response.status {
+        extra.insert("status".to_owned(), status.into());
+    }
+    let draft = Draft {
+        role: Role::Agent,
+        to: asked.from().as_str(),
+        message_id: &message_id,
+        context_id: asked.message().context_id.as_deref(),
+        text: &response.text,
+        timestamp,
+        extra,
+    };
+    let reply = message::sign(agent.key(), &draft);
+    let sig = reply.member("metadata").and_then(|metadata| metadata.member("sig")).and_then(Value::as_str);
+    let stored = Reply {
+        message_id: message_id.as_str().to_owned(),
+        text: response.text.clone(),
+        timestamp,
+        sig: sig.unwrap_or_default().to_owned(),
+        is_auto: response.is_auto,
+    };
+    (reply, stored)
+}
+
+fn record(verified: &Verified, digest: [u8; 32], received: UnixSeconds, reply: Reply) -> Received {
+    let message = verified.message();
+    Received {
+        from: verified.from().clone(),
+        message_id: message.message_id.as_str().to_owned(),
+        context_id: message.context_id.clone(),
+        reply_to: message.meta("replyTo").and_then(Value::as_str).map(str::to_owned),
+        text: message.text.clone(),
+        timestamp: verified.timestamp(),
+        received,
+        digest,
+        sig: verified.sig().to_owned(),
+        extra: extra_of(message),
+        reply: Some(reply),
+    }
+}
+
+/// What the message carried beyond what has a column of its own: unsigned metadata (3.3) and parts that are no text,
+/// kept as they came. Members that say nothing are left out: existing nodes send all that they know, unused.
+fn extra_of(message: &Message) -> Option<String> {
+    let says_nothing = |key: &str, value: &Value| {
+        matches!(
+            (key, value),
+            ("from" | "to" | "sig" | "timestamp", _)
+                | (_, Value::Null)
+                | ("replyTo", Value::String(_))
+                | ("auto", Value::Bool(false))
+        )
+    };
+    let metadata: Object = message
+        .metadata
+        .iter()
+        .filter(|(key, value)| !says_nothing(key, value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let mut extra = Object::new();
+    if !metadata.is_empty() {
+        extra.insert("metadata".to_owned(), metadata.into());
+    }
+    if !message.other_parts.is_empty() {
+        extra.insert("parts".to_owned(), message.other_parts.clone().into());
+    }
+    (!extra.is_empty()).then(|| Value::Object(extra).to_json())
+}

@@ -1,0 +1,83 @@
+//! Every refusal that a receiver gives, and all that it may say. Details are constants: no caller text, no exception
+//! text, no paths (section 4.4). What a refusal adds to its detail is a number or a word of ours.
+use muretai_protocol::{
+    UnixSeconds,
+    message::Stale,
+    rpc::{Code, Refusal},
+};
+
+pub(crate) const NOT_JSON: &str = "the body is not one JSON document in UTF-8";
+pub(crate) const NOT_AN_OBJECT: &str = "the body is not a JSON object; batches are not taken";
+pub(crate) const NOT_VERSION_2: &str = "jsonrpc must be \"2.0\"";
+pub(crate) const NO_METHOD: &str = "method must be a string";
+pub(crate) const UNKNOWN_METHOD: &str = "this method is not offered here";
+pub(crate) const PARAMS_NOT_AN_OBJECT: &str = "params must be an object";
+pub(crate) const MESSAGE_NOT_AN_OBJECT: &str = "params.message must be an object";
+pub(crate) const NO_PARTS: &str = "params.message.parts must not be empty";
+pub(crate) const NONCE_NOT_A_STRING: &str = "params.nonce must be a string";
+pub(crate) const NAME_NOT_A_STRING: &str = "params.name must be a string";
+pub(crate) const BAD_URL: &str = "params.url must be a canonical base URL";
+pub(crate) const BAD_RELAY: &str = "params.relay must be a plain http or https URL";
+pub(crate) const BAD_ENC_PUB: &str = "params.enc_pub must be 64 hex digits";
+pub(crate) const CLAIM_TEXT: &str = "the signed text must be exactly the name of the method";
+pub(crate) const TEXT_TOO_LARGE: &str = "the joined text parts are longer than 65536 bytes of UTF-8";
+pub(crate) const UNSIGNED: &str = "the message is not signed; accepts says how to sign it";
+pub(crate) const INCOMPLETE: &str = "metadata must have from, to and sig";
+pub(crate) const OTHER_RECIPIENT: &str = "metadata.to is not the DID of this agent";
+pub(crate) const STALE: &str = "the timestamp is more than 300 seconds off";
+pub(crate) const NO_TIME: &str = "metadata.timestamp must be an integer, seconds since 1970";
+pub(crate) const TOO_OLD: &str = "the timestamp is more than 300 seconds behind this clock";
+pub(crate) const TOO_NEW: &str = "the timestamp is more than 300 seconds ahead of this clock";
+pub(crate) const MILLISECONDS: &str = "the timestamp looks like milliseconds; it must be seconds";
+pub(crate) const REPEATED: &str = "a message with this id was handled before";
+pub(crate) const IN_HAND: &str = "a copy of this message is still being answered; send it again later";
+pub(crate) const BAD_SIGNATURE: &str = "the signature does not verify under metadata.from";
+pub(crate) const INTRODUCTION: &str = "this agent answers its contacts only; ask its owner for an invite";
+pub(crate) const TOO_FAST: &str = "too many messages; send this one again later";
+pub(crate) const INVITE_INVALID: &str = "the invite is unknown, expired, revoked or used";
+pub(crate) const INTERNAL: &str = "the message could not be handled; nothing was stored";
+
+/// A refusal with `data:{detail}`.
+pub(crate) fn plain(code: Code, detail: &str) -> Refusal {
+    Refusal::new(code, detail)
+}
+
+/// Step 3 for everybody: says that the time is wrong, not by how much.
+pub(crate) fn stale(stale: &Stale) -> Refusal {
+    let detail = match stale {
+        Stale::NotAnInteger | Stale::Missing => NO_TIME,
+        _ => STALE,
+    };
+    plain(Code::ReplayOrStale, detail)
+}
+
+/// Step 3 for a sender whose signature verified: measures the skew, so that a wrong clock can be set right (4.2).
+pub(crate) fn stale_for_sender(stale: &Stale, timestamp: UnixSeconds, now: UnixSeconds) -> Refusal {
+    if matches!(stale, Stale::Milliseconds) {
+        return plain(Code::ReplayOrStale, MILLISECONDS);
+    }
+    let behind = now.0.saturating_sub(timestamp.0);
+    let (detail, direction) = if behind > 0 { (TOO_OLD, "behind") } else { (TOO_NEW, "ahead") };
+    plain(Code::ReplayOrStale, detail).with("skewSeconds", behind.saturating_abs()).with("direction", direction)
+}
+
+/// A message that is stored already: the confirmation that 4.5 asks for.
+pub(crate) fn duplicate() -> Refusal {
+    plain(Code::ReplayOrStale, REPEATED).with("duplicate", true)
+}
+
+/// An id that was handled with another content, or whose sender is not proven: no confirmation.
+pub(crate) fn repeated() -> Refusal {
+    plain(Code::ReplayOrStale, REPEATED)
+}
+
+/// Too fast. Says when to come back, never what the ceiling is (12.4).
+pub(crate) fn rate_limited(retry_after_secs: u64) -> Refusal {
+    let secs = i64::try_from(retry_after_secs).unwrap_or(i64::MAX);
+    plain(Code::RateLimited, TOO_FAST).with("retryAfter", secs)
+}
+
+/// Ours, with nothing internal in it.
+pub(crate) fn internal() -> Refusal {
+    plain(Code::Internal, INTERNAL)
+}

@@ -1,0 +1,286 @@
+//! `--reply-with CMD`: the owner's command answers. It gets the message on stdin and in `MURETAI_*` variables, never
+//! in its arguments; what it writes to stdout is the reply. It runs in a process group of its own, which is killed as a
+//! whole when time is up, when too much is said, or when nobody waits for the answer any more.
+//!
+//! A variable is left out when its value cannot be one: with a NUL in it, or longer than [`MAX_VARIABLE_BYTES`]. The
+//! JSON form of stdin has every value whole.
+use std::{
+    io,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use muretai_plugins::{Responder, Response};
+use muretai_protocol::{
+    json::{Object, Value},
+    limits::MAX_TEXT_BYTES,
+    message::Verified,
+    text,
+};
+use muretai_store::{
+    Store,
+    contacts::{Contact, Relation},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    sync::Semaphore,
+    task::JoinHandle,
+};
+
+use super::{CommandSpec, ReplyInput};
+
+/// Longest value of an environment variable; the system's limit is about 128 KiB for one string.
+const MAX_VARIABLE_BYTES: usize = 4_096;
+/// Longest line of stderr that reaches our log, and how many of them.
+const MAX_LOG_LINE: usize = 1_000;
+const MAX_LOG_LINES: usize = 100;
+/// How long stderr may stay open after the command has ended.
+const LOG_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Asks a command of the owner's.
+pub(crate) struct CommandResponder {
+    spec: CommandSpec,
+    agent_name: String,
+    store: Store,
+    places: Semaphore,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("the command could not be started")]
+    Start(#[source] io::Error),
+    #[error("the command's output could not be read")]
+    Read(#[source] io::Error),
+    #[error("the command ended with {0}")]
+    Status(ExitStatus),
+    #[error("the command wrote more than {MAX_TEXT_BYTES} bytes")]
+    TooLong,
+    #[error("the command wrote something that is not UTF-8")]
+    NotUtf8,
+}
+
+impl CommandError {
+    /// What the sender hears of it.
+    fn reason(&self) -> &'static str {
+        match self {
+            CommandError::Start(_) | CommandError::Read(_) | CommandError::Status(_) => "the agent's responder failed",
+            CommandError::TooLong => "the agent's answer was too long",
+            CommandError::NotUtf8 => "the agent's answer was not text",
+        }
+    }
+}
+
+impl CommandResponder {
+    /// A responder for the agent of this name, who looks senders up in this store.
+    pub(crate) fn new(spec: CommandSpec, agent_name: &str, store: Store) -> CommandResponder {
+        let places = Semaphore::new(spec.max_running.clamp(1, Semaphore::MAX_PERMITS));
+        CommandResponder { spec, agent_name: agent_name.to_owned(), store, places }
+    }
+
+    async fn run(&self, message: &Verified) -> Result<String, CommandError> {
+        let _place = self.places.acquire().await.expect("the semaphore is never closed");
+        let contact = self.store.contact(message.from()).await.unwrap_or_else(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the sender of a message could not be looked up");
+            None
+        });
+        let mut child = self.command(message, contact.as_ref()).spawn().map_err(CommandError::Start)?;
+        // Declared after the child and so dropped before it: the group's id is not free for others until then.
+        let mut group = Group::led_by(&child);
+        let _log = child.stderr.take().map(|stderr| Log(tokio::spawn(pass_on(stderr))));
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let input = self.input(message, contact.as_ref());
+        let feed = async move {
+            // A command need not read what it is told; that it closes stdin early is no fault.
+            let _ = stdin.write_all(input.as_bytes()).await;
+            Ok(())
+        };
+        let (output, ()) = tokio::try_join!(read_reply(stdout), feed)?;
+        let status = child.wait().await.map_err(CommandError::Read)?;
+        group.disarm();
+        if let Some(log) = _log {
+            log.finish().await;
+        }
+        if !status.success() {
+            return Err(CommandError::Status(status));
+        }
+        reply_text(output)
+    }
+
+    fn command(&self, message: &Verified, contact: Option<&Contact>) -> Command {
+        let inner = message.message();
+        let timestamp = message.timestamp().0.to_string();
+        let variables = [
+            ("MURETAI_AS", Some(self.agent_name.as_str())),
+            ("MURETAI_FROM", Some(message.from().as_str())),
+            ("MURETAI_FROM_NAME", contact.map(|contact| contact.name.as_str())),
+            ("MURETAI_TO", Some(message.to())),
+            ("MURETAI_MESSAGE_ID", Some(inner.message_id.as_str())),
+            ("MURETAI_CONTEXT_ID", inner.context_id.as_deref()),
+            ("MURETAI_TIMESTAMP", Some(timestamp.as_str())),
+        ];
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(&self.spec.command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        for (name, value) in variables {
+            match value.filter(|value| value.len() <= MAX_VARIABLE_BYTES && !value.contains('\0')) {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
+    /// What stdin says.
+    fn input(&self, message: &Verified, contact: Option<&Contact>) -> String {
+        let inner = message.message();
+        if self.spec.input == ReplyInput::Text {
+            return inner.text.clone();
+        }
+        let text_or_null = |value: Option<&str>| value.map_or(Value::Null, Value::from);
+        let is_direct = contact.is_some_and(|contact| contact.relation == Relation::Direct);
+        let members = [
+            ("v", Value::from(1)),
+            ("agent", self.agent_name.as_str().into()),
+            ("auto", inner.meta("auto").and_then(Value::as_bool).unwrap_or(false).into()),
+            ("contextId", text_or_null(inner.context_id.as_deref())),
+            ("from", message.from().as_str().into()),
+            ("messageId", inner.message_id.as_str().into()),
+            ("name", text_or_null(contact.map(|contact| contact.name.as_str()))),
+            ("replyTo", text_or_null(inner.meta("replyTo").and_then(Value::as_str))),
+            ("text", inner.text.as_str().into()),
+            ("timestamp", message.timestamp().0.into()),
+            ("to", message.to().into()),
+            ("trust", if is_direct { "direct" } else { "stranger" }.into()),
+        ];
+        let object: Object = members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Value::Object(object).to_json()
+    }
+}
+
+#[async_trait]
+impl Responder for CommandResponder {
+    async fn respond(&self, message: &Verified) -> Response {
+        match tokio::time::timeout(self.spec.timeout, self.run(message)).await {
+            Ok(Ok(text)) => Response::answer(text),
+            Ok(Err(error)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the responder gave no answer");
+                Response::no_answer(error.reason())
+            }
+            Err(_) => {
+                tracing::warn!(limit = ?self.spec.timeout, "the responder took too long");
+                Response::no_answer("the agent's responder took too long")
+            }
+        }
+    }
+}
+
+/// Reads stdout to its end, or until it is longer than a reply with its last line feed can be.
+async fn read_reply(stdout: impl AsyncRead + Unpin) -> Result<Vec<u8>, CommandError> {
+    const LONGEST: usize = MAX_TEXT_BYTES + 1;
+    let mut output = Vec::new();
+    let mut limited = stdout.take(LONGEST as u64 + 1);
+    limited.read_to_end(&mut output).await.map_err(CommandError::Read)?;
+    if output.len() > LONGEST { Err(CommandError::TooLong) } else { Ok(output) }
+}
+
+/// One line feed at the end is the shell's, not the answer's.
+fn reply_text(mut output: Vec<u8>) -> Result<String, CommandError> {
+    if output.last() == Some(&b'\n') {
+        output.pop();
+    }
+    if output.len() > MAX_TEXT_BYTES {
+        return Err(CommandError::TooLong);
+    }
+    String::from_utf8(output).map_err(|_| CommandError::NotUtf8)
+}
+
+/// The process group of a command; killed on drop unless the command has ended by itself.
+struct Group {
+    #[cfg(unix)]
+    leader: Option<rustix::process::Pid>,
+}
+
+impl Group {
+    #[cfg(unix)]
+    fn led_by(child: &Child) -> Group {
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        Group { leader }
+    }
+    #[cfg(unix)]
+    fn disarm(&mut self) {
+        self.leader = None;
+    }
+    // Elsewhere the child alone is killed, by `kill_on_drop`.
+    #[cfg(not(unix))]
+    fn led_by(_: &Child) -> Group {
+        Group {}
+    }
+    #[cfg(not(unix))]
+    fn disarm(&mut self) {}
+}
+
+#[cfg(unix)]
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.leader {
+            // The group may have ended by itself; then there is nothing to kill.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// The task that passes stderr on; ends with the command, or shortly after it.
+struct Log(JoinHandle<()>);
+
+impl Log {
+    async fn finish(mut self) {
+        let _ = tokio::time::timeout(LOG_PATIENCE, &mut self.0).await;
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Passes stderr on to our log, line by line. What is too much is read and dropped, so that the command never blocks.
+async fn pass_on(mut stderr: impl AsyncRead + Unpin) {
+    let mut buffer = [0; 4_096];
+    let mut line = Vec::new();
+    let mut lines = 0;
+    loop {
+        let n = match stderr.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(n) => n,
+        };
+        for byte in &buffer[..n] {
+            if *byte == b'\n' {
+                log_line(&line, &mut lines);
+                line.clear();
+            } else if line.len() < MAX_LOG_LINE {
+                line.push(*byte);
+            }
+        }
+    }
+    if !line.is_empty() {
+        log_line(&line, &mut lines);
+    }
+}
+
+fn log_line(line: &[u8], lines: &mut usize) {
+    *lines += 1;
+    match (*lines).cmp(&MAX_LOG_LINES) {
+        std::cmp::Ordering::Less => {
+            tracing::info!(target: "muretai::responder", "{}", text::one_line(&String::from_utf8_lossy(line), MAX_LOG_LINE));
+        }
+        std::cmp::Ordering::Equal => tracing::info!(target: "muretai::responder", "further lines are dropped"),
+        std::cmp::Ordering::Greater => {}
+    }
+}

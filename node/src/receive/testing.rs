@@ -1,0 +1,142 @@
+//! An agent in a temporary folder, and requests to it, for the tests of this folder.
+use muretai_protocol::{
+    Did, MessageId, UnixSeconds,
+    json::{self, Object, Value},
+    message::{self, Draft, Role},
+    sign::{Seed, SigningKey},
+};
+use muretai_store::contacts::{CoordinateSource, Coordinates, Introduce};
+use muretai_transports::{ClientTimeouts, Incoming, Service, http::HttpTransport};
+use std::time::Duration;
+
+use super::{
+    refusals,
+    service::{Receiver, ReceiverOptions},
+};
+use crate::{Agent, home::AgentDir};
+
+/// A receiver whose folder lives as long as it does.
+pub(crate) struct World {
+    pub(crate) agent: Agent,
+    pub(crate) receiver: Receiver,
+    _folder: tempfile::TempDir,
+}
+
+pub(crate) fn key(n: u8) -> SigningKey {
+    SigningKey::from_seed(&Seed::from_bytes([n; 32]))
+}
+
+pub(crate) async fn agent_in(folder: &std::path::Path) -> Agent {
+    let dir = AgentDir { name: "south".to_owned(), path: folder.to_owned() };
+    let second = Duration::from_secs(1);
+    let http = HttpTransport::client(ClientTimeouts { connect: second, total: second });
+    Agent::open(dir, &Seed::from_bytes([200; 32]), http).await.unwrap()
+}
+
+pub(crate) async fn world(change: impl FnOnce(&mut ReceiverOptions)) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = agent_in(folder.path()).await;
+    let url = "http://127.0.0.1:9000".to_owned();
+    let mut options = ReceiverOptions { url, open_door: false, rate: None, reply_with: None };
+    change(&mut options);
+    World { receiver: Receiver::new(&agent, &options), agent, _folder: folder }
+}
+
+impl World {
+    /// Makes a key a direct contact.
+    pub(crate) async fn befriend(&self, key: &SigningKey) {
+        let who = Introduce {
+            did: key.did().clone(),
+            peer_name: Some("north".to_owned()),
+            coordinates: Coordinates::default(),
+            source: CoordinateSource::Owner,
+            allow_private: false,
+            now: crate::agent::now(),
+        };
+        self.agent.store().connect(&who).await.unwrap();
+    }
+    pub(crate) async fn raw(&self, body: impl Into<Vec<u8>>, version: Option<&str>) -> (u16, Value) {
+        let body = body.into().into();
+        let request = Incoming { body, a2a_version: version.map(str::to_owned), remote: None };
+        let outcome = self.receiver.call(request).await;
+        (outcome.status, json::parse(&outcome.body).unwrap())
+    }
+    /// Calls and gives the answer; the status must be 200.
+    pub(crate) async fn call(&self, body: &Value) -> Value {
+        let (status, answer) = self.raw(body.to_json(), None).await;
+        assert_eq!(status, 200);
+        answer
+    }
+    /// A signed message to this agent.
+    pub(crate) fn message(&self, from: &SigningKey, id: &str, text: &str) -> Value {
+        message_to(self.agent.did(), from, id, text, crate::agent::now())
+    }
+    pub(crate) async fn send(&self, from: &SigningKey, id: &str, text: &str) -> Value {
+        self.call(&request("message/send", self.message(from, id, text))).await
+    }
+    pub(crate) async fn stored(&self) -> Vec<muretai_store::messages::MessageRow> {
+        self.agent.store().messages(&Default::default()).await.unwrap()
+    }
+}
+
+pub(crate) fn message_to(to: &Did, from: &SigningKey, id: &str, text: &str, timestamp: UnixSeconds) -> Value {
+    let message_id = MessageId::new(id).unwrap();
+    message::sign(
+        from,
+        &Draft {
+            role: Role::User,
+            to: to.as_str(),
+            message_id: &message_id,
+            context_id: Some("c1"),
+            text,
+            timestamp,
+            extra: Object::new(),
+        },
+    )
+}
+
+pub(crate) fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    Value::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+pub(crate) fn frame(method: &str, params: Value) -> Value {
+    object([("jsonrpc", "2.0".into()), ("id", "r1".into()), ("method", method.into()), ("params", params)])
+}
+
+pub(crate) fn request(method: &str, message: Value) -> Value {
+    frame(method, object([("message", message)]))
+}
+
+/// Walks to a member, for changing it.
+pub(crate) fn at<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Object {
+    let mut here = value;
+    for key in path {
+        here = match here {
+            Value::Object(members) => members.get_mut(key).unwrap(),
+            _ => panic!("no member {key}"),
+        };
+    }
+    match here {
+        Value::Object(members) => members,
+        _ => panic!("not an object"),
+    }
+}
+
+/// The code of an error, or 0 for a result.
+pub(crate) fn code(answer: &Value) -> i64 {
+    answer.member("error").map_or(0, |error| error.member("code").unwrap().as_i64().unwrap())
+}
+
+pub(crate) fn data<'a>(answer: &'a Value, key: &str) -> Option<&'a Value> {
+    answer.member("error")?.member("data")?.member(key)
+}
+
+pub(crate) fn detail(answer: &Value) -> &str {
+    data(answer, "detail").and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn is_duplicate(answer: &Value) -> bool {
+    code(answer) == -32002
+        && detail(answer) == refusals::REPEATED
+        && data(answer, "duplicate").and_then(Value::as_bool) == Some(true)
+}

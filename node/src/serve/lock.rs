@@ -1,0 +1,119 @@
+//! The lock that makes `serve` the only one of its agent. The operating system holds it, so it is free again when its
+//! process ends, however it ends; what the file says is only for the second `serve` to tell its user.
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, Write},
+    path::Path,
+    time::Duration,
+};
+
+/// Who holds the lock, as the file says. A process that is just starting has not written its address yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process id; 0 when the file does not say.
+    pub pid: u32,
+    /// Where it serves; empty when the file does not say.
+    pub url: String,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Another process has it.
+    #[error("process {} holds the lock", .0.pid)]
+    Held(Holder),
+    /// The file could not be used.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The lock, held until dropped.
+pub(super) struct ServeLock {
+    file: File,
+}
+
+/// A look at the lock holds it for an instant, so one failed try is no proof that somebody serves.
+const TRIES: u32 = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+impl ServeLock {
+    /// Takes the lock and writes the process id into the file, or says who has it.
+    pub(super) async fn take(path: &Path) -> Result<ServeLock, LockError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
+        for attempt in 1.. {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if attempt < TRIES => tokio::time::sleep(BETWEEN_TRIES).await,
+                Err(TryLockError::WouldBlock) => return Err(LockError::Held(read(&file))),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        let mut lock = ServeLock { file };
+        lock.write("")?;
+        Ok(lock)
+    }
+
+    /// Writes who serves, and where.
+    pub(super) fn write(&mut self, url: &str) -> io::Result<()> {
+        self.file.rewind()?;
+        self.file.set_len(0)?;
+        self.file.write_all(format!("{}\n{url}\n", std::process::id()).as_bytes())
+    }
+}
+
+/// Who holds the lock now, if anybody does.
+pub(super) fn holder(path: &Path) -> Option<Holder> {
+    let file = File::open(path).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => Some(read(&file)),
+        _ => None,
+    }
+}
+
+/// What the file says, read with care: it may be half written, or nothing of ours.
+fn read(mut file: &File) -> Holder {
+    let mut text = String::new();
+    let _ = file.rewind();
+    let _ = file.take(4_096).read_to_string(&mut text);
+    let mut lines = text.lines();
+    let pid = lines.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    Holder { pid, url: lines.next().unwrap_or_default().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_second_one_hears_who_holds_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("serve.lock");
+        assert_eq!(holder(&path), None, "there is no file");
+        let mut first = ServeLock::take(&path).await.unwrap();
+        first.write("http://127.0.0.1:1").unwrap();
+        let us = Holder { pid: std::process::id(), url: "http://127.0.0.1:1".to_owned() };
+        assert_eq!(holder(&path), Some(us.clone()));
+        match ServeLock::take(&path).await {
+            Err(LockError::Held(holder)) => assert_eq!(holder, us),
+            _ => panic!("the lock was taken twice"),
+        }
+        drop(first);
+        assert_eq!(holder(&path), None, "a stale file means nothing");
+        ServeLock::take(&path).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_file_full_of_rubbish_is_no_obstacle() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("serve.lock");
+        std::fs::write(&path, [0xff; 10_000]).unwrap();
+        let lock = ServeLock::take(&path).await.unwrap();
+        assert_eq!(holder(&path).unwrap().pid, std::process::id());
+        drop(lock);
+    }
+}
