@@ -1,1 +1,77 @@
-fn main() {}
+//! `muretai`: parse, call one thing in a lower crate, print.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod args;
+mod clock;
+mod commands;
+mod config;
+mod context;
+mod env;
+mod exit;
+mod failure;
+mod logging;
+mod output;
+mod parse;
+mod people;
+mod progress;
+#[cfg(test)]
+mod reference;
+mod secret;
+mod signals;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    args::{Cli, Command},
+    context::Context,
+    exit::Exit,
+    failure::Failure,
+    output::Output,
+};
+
+fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    let (out, ended) = match Cli::try_parse_from(&words) {
+        Err(error) => {
+            let out = args::speech(&words);
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            (out, out.usage(&error).map(|()| exit))
+        }
+        Ok(cli) => {
+            let globals = &cli.globals;
+            let out = Output { is_json: globals.json, is_quiet: globals.quiet, color: globals.color };
+            (out, run(out, cli))
+        }
+    };
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            out.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
+    logging::start(&out, cli.globals.verbose, matches!(cli.command, Command::Serve(_)));
+    let context = Context::new(out, cli.globals);
+    match cli.command {
+        Command::Tour(args) => commands::tour::run(&context, &args),
+        Command::Keygen(args) => commands::keygen::run(&context, &args),
+        Command::Identity(args) => commands::identity::run(&context, &args),
+        Command::Card(args) => commands::card::run(&context, &args),
+        Command::Serve(args) => commands::serve::run(&context, &args),
+        Command::Invite(args) => commands::invite::run(&context, &args),
+        Command::Claim(args) => commands::claim::run(&context, &args),
+        Command::Send(args) => commands::send::run(&context, &args),
+        Command::Inbox(args) => commands::inbox::run(&context, &args),
+        Command::Contacts(args) => commands::contacts::run(&context, &args),
+        Command::Doctor(args) => commands::doctor::run(&context, &args),
+        Command::Completions(args) => commands::completions::run(&context, &args),
+        Command::Man(args) => commands::man::run(&context, &args),
+    }
+}

@@ -1,0 +1,132 @@
+//! The command line: global flags and the list of commands. Each command's own flags are in its file.
+
+use std::path::PathBuf;
+
+use anstream::ColorChoice;
+use clap::{Parser, Subcommand};
+
+use crate::commands::{
+    card, claim, completions, contacts, doctor, identity, inbox, invite, keygen, man, send, serve, tour,
+};
+
+const AFTER_HELP: &str = "\
+Examples:
+  muretai tour                                    see it work, with real output
+  muretai keygen north                            make an identity
+  muretai serve                                   be reachable
+  muretai send south 'hello'                      send, and print the signed reply
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 the peer refused, 4 nobody could be reached,
+5 something did not verify.";
+
+/// An address for an agent, or for you, on a network of agents that belong to different people
+///
+/// An identity is its own key (a did:key). Messages are signed and checked on both sides, and only peers that you
+/// trust get through. Results go to stdout, everything else to stderr.
+#[derive(Debug, Parser)]
+#[command(name = "muretai", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every command takes, before or after its name.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// Folder that holds the agents [env: MURETAI_HOME] [default: the platform's data folder]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+    /// Agent that acts; with one agent none is needed [env: MURETAI_AS]
+    #[arg(long = "as", global = true, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Print one JSON object per result, and errors as one JSON line on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print no notes, warnings, progress and logs
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// When to colour: auto, always or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", value_parser = color)]
+    pub(crate) color: ColorChoice,
+    /// Log to stderr; -vv and -vvv log more. Never logs secrets or message bodies
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// File that holds the passphrase of the key [env: MURETAI_PASSPHRASE_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) passphrase_file: Option<PathBuf>,
+    /// Open file descriptor to read the passphrase of the key from
+    #[arg(long, global = true, value_name = "N", conflicts_with = "passphrase_file")]
+    pub(crate) passphrase_fd: Option<u32>,
+}
+
+/// The commands, in the order of a first day.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Tour(tour::Args),
+    Keygen(keygen::Args),
+    Identity(identity::Args),
+    Card(card::Args),
+    Serve(serve::Args),
+    Invite(invite::Args),
+    Claim(claim::Args),
+    Send(send::Args),
+    Inbox(inbox::Args),
+    Contacts(contacts::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// Reads `--color`.
+pub(crate) fn color(text: &str) -> Result<ColorChoice, String> {
+    match text {
+        "auto" => Ok(ColorChoice::Auto),
+        "always" => Ok(ColorChoice::Always),
+        "never" => Ok(ColorChoice::Never),
+        _ => Err("write auto, always or never".to_owned()),
+    }
+}
+
+/// How to speak about a command line that does not parse: what its raw words ask for.
+pub(crate) fn speech(words: &[std::ffi::OsString]) -> crate::output::Output {
+    let mut output = crate::output::Output { is_json: false, is_quiet: false, color: ColorChoice::Auto };
+    let mut words = words.iter().skip(1).filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let choice = match word {
+            "--json" => {
+                output.is_json = true;
+                continue;
+            }
+            "--color" => words.next(),
+            _ => word.strip_prefix("--color="),
+        };
+        output.color = choice.and_then(|choice| color(choice).ok()).unwrap_or(output.color);
+    }
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_broken_command_line_is_still_answered_as_it_asked() {
+        let words = |line: &str| line.split(' ').map(Into::into).collect::<Vec<std::ffi::OsString>>();
+        assert!(speech(&words("muretai send --json")).is_json);
+        assert!(!speech(&words("muretai send south -- --json")).is_json);
+        assert_eq!(speech(&words("muretai --color never x")).color, ColorChoice::Never);
+        assert_eq!(speech(&words("muretai x --color=always")).color, ColorChoice::Always);
+        assert_eq!(speech(&words("muretai x --color")).color, ColorChoice::Auto);
+    }
+}

@@ -1,0 +1,227 @@
+//! `muretai contacts`: whom this agent knows, trusts and blocks.
+
+use muretai_node::{Agent, agent};
+use muretai_store::contacts::{Contact, CoordinateSource, Relation};
+use serde::Serialize;
+
+use crate::{
+    clock,
+    context::{self, Context},
+    exit::Exit,
+    failure::Failure,
+    output, people, wire,
+};
+
+/// List, show, rename, remove and block contacts
+///
+/// A contact is named by its local name or its DID.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n\
+\x20 muretai contacts list\n\
+\x20 muretai contacts rename south-2 work")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List the contacts by name
+    #[command(after_help = "Examples:\n\
+\x20 muretai contacts list\n\
+\x20 muretai contacts list --json")]
+    List,
+    /// Show one contact
+    #[command(after_help = "Examples:\n\
+\x20 muretai contacts show south\n\
+\x20 muretai contacts show south --json")]
+    Show {
+        /// Local name or DID
+        contact: String,
+    },
+    /// Give a contact another local name
+    #[command(after_help = "Examples:\n\
+\x20 muretai contacts rename south-2 work\n\
+\x20 muretai contacts rename did:key:z6Mk… work")]
+    Rename {
+        /// Local name or DID
+        contact: String,
+        /// The new name, which no other contact has
+        name: String,
+    },
+    /// Remove a contact: it is a stranger again. Messages stay
+    #[command(after_help = "Examples:\n\
+\x20 muretai contacts remove south\n\
+\x20 muretai contacts remove south --yes")]
+    Remove {
+        /// Local name or DID
+        contact: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Block a peer, known or not: it is answered like a stranger, whatever it claims later
+    #[command(after_help = "Examples:\n\
+\x20 muretai contacts block south\n\
+\x20 muretai contacts block did:key:z6Mk…")]
+    Block {
+        /// Local name or DID
+        peer: String,
+    },
+    /// Unblock a peer
+    #[command(after_help = "Examples:\n\
+\x20 muretai contacts unblock south\n\
+\x20 muretai contacts unblock did:key:z6Mk…")]
+    Unblock {
+        /// Local name or DID
+        peer: String,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContactJson<'a> {
+    name: &'a str,
+    did: &'a str,
+    peer_name: Option<&'a str>,
+    relation: &'static str,
+    blocked: bool,
+    url: Option<&'a str>,
+    relay: Option<&'a str>,
+    enc_pub: Option<&'a str>,
+    source: &'static str,
+    allow_private: bool,
+    added: String,
+    last_seen: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    did: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<bool>,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    context::block_on(async {
+        let agent = context.open(context.timeout(None)?).await?;
+        let done = match &args.command {
+            Command::List => list(context, &agent).await,
+            Command::Show { contact } => show(context, &agent, contact).await,
+            Command::Rename { contact, name } => rename(context, &agent, contact, name).await,
+            Command::Remove { contact, yes } => remove(context, &agent, contact, *yes).await,
+            Command::Block { peer } => set_blocked(context, &agent, peer, true).await,
+            Command::Unblock { peer } => set_blocked(context, &agent, peer, false).await,
+        };
+        agent.close().await;
+        done.map(|()| Exit::Done)
+    })
+}
+
+async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
+    let contacts = agent.store().contacts().await.map_err(|error| Failure::of("cannot list the contacts", &error))?;
+    if contacts.is_empty() {
+        context.out.note("no contact yet; `muretai claim LINK` makes one, `muretai invite create` lets one in");
+    }
+    let width = contacts.iter().map(|contact| contact.name.chars().count()).max().unwrap_or_default();
+    for contact in &contacts {
+        context.out.either(&json(contact), || {
+            let name = people::shown(&contact.name);
+            let url = people::shown(contact.coordinates.url.as_deref().unwrap_or("-"));
+            format!("{name:width$}  {}  {:8}  {url}", contact.did, standing(contact))
+        })?;
+    }
+    Ok(())
+}
+
+async fn show(context: &Context, agent: &Agent, who: &str) -> Result<(), Failure> {
+    let contact = people::contact(agent, who).await?;
+    context.out.either(&json(&contact), || {
+        let optional = |value: &Option<String>| people::shown(value.as_deref().unwrap_or("-"));
+        let name = output::paint(output::STRONG, &people::shown(&contact.name));
+        let seen = contact.last_seen.map_or("never".to_owned(), clock::local);
+        [
+            format!("name       {name}"),
+            format!("did        {}", contact.did),
+            format!("own name   {}", optional(&contact.peer_name)),
+            format!("standing   {}", standing(&contact)),
+            format!("url        {} (from {})", optional(&contact.coordinates.url), source(&contact)),
+            format!("private    {}", if contact.allow_private { "may be dialled" } else { "is not dialled" }),
+            format!("added      {}", clock::local(contact.added)),
+            format!("last seen  {seen}"),
+        ]
+        .join("\n")
+    })
+}
+
+async fn rename(context: &Context, agent: &Agent, who: &str, name: &str) -> Result<(), Failure> {
+    let contact = people::contact(agent, who).await?;
+    let attempt = format!("cannot rename `{}`", people::shown(&contact.name));
+    people::check_name(name).map_err(|reason| Failure::usage(format!("{attempt}: {reason}")))?;
+    let renamed = agent.store().rename_contact(&contact.did, name).await;
+    renamed.map_err(|error| Failure::of(attempt, &error))?;
+    let change = Change { did: contact.did.as_str(), name: Some(name), blocked: None, removed: None };
+    context.out.either(&change, || format!("{name}  {}", contact.did))
+}
+
+async fn remove(context: &Context, agent: &Agent, who: &str, yes: bool) -> Result<(), Failure> {
+    let contact = people::contact(agent, who).await?;
+    let name = people::shown(&contact.name);
+    context.out.confirm(&format!("Remove `{name}`, {}?", contact.did), yes)?;
+    let removed = agent.store().remove_contact(&contact.did).await;
+    removed.map_err(|error| Failure::of(format!("cannot remove `{name}`"), &error))?;
+    let change = Change { did: contact.did.as_str(), name: Some(&contact.name), blocked: None, removed: Some(true) };
+    context.out.either(&change, || format!("removed {name}  {}", contact.did))?;
+    context.out.note("its messages stay, and it may still trust you; `muretai contacts block` also keeps it out");
+    Ok(())
+}
+
+async fn set_blocked(context: &Context, agent: &Agent, who: &str, blocked: bool) -> Result<(), Failure> {
+    let did = people::did(agent, who).await?;
+    let done = agent.store().set_blocked(&did, blocked, agent::now()).await;
+    let verb = if blocked { "block" } else { "unblock" };
+    done.map_err(|error| Failure::of(format!("cannot {verb} `{}`", people::shown(who)), &error))?;
+    let change = Change { did: did.as_str(), name: None, blocked: Some(blocked), removed: None };
+    context.out.either(&change, || format!("{verb}ed {did}"))
+}
+
+fn standing(contact: &Contact) -> &'static str {
+    match (contact.is_blocked, contact.relation) {
+        (true, _) => "blocked",
+        (false, Relation::Direct) => "trusted",
+        (false, Relation::None) => "stranger",
+    }
+}
+
+fn source(contact: &Contact) -> &'static str {
+    match contact.source {
+        CoordinateSource::Peer => "peer",
+        CoordinateSource::Invite => "invite",
+        CoordinateSource::Card => "card",
+        CoordinateSource::Owner => "owner",
+    }
+}
+
+fn json(contact: &Contact) -> ContactJson<'_> {
+    ContactJson {
+        name: &contact.name,
+        did: contact.did.as_str(),
+        peer_name: contact.peer_name.as_deref(),
+        relation: match contact.relation {
+            Relation::Direct => "direct",
+            Relation::None => "none",
+        },
+        blocked: contact.is_blocked,
+        url: contact.coordinates.url.as_deref(),
+        relay: contact.coordinates.relay.as_deref(),
+        enc_pub: contact.coordinates.enc_pub.as_deref(),
+        source: source(contact),
+        allow_private: contact.allow_private,
+        added: wire::time(contact.added),
+        last_seen: contact.last_seen.map(wire::time),
+    }
+}

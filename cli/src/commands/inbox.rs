@@ -1,0 +1,324 @@
+//! `muretai inbox`: what arrived, in the order in which it arrived here.
+
+use std::time::Duration;
+
+use muretai_node::Agent;
+use muretai_protocol::text;
+use muretai_store::messages::{Direction, MessageRow, OutStatus, Query};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    clock,
+    context::{self, Context},
+    exit::Exit,
+    failure::Failure,
+    output::{self, DIM, STRONG, paint},
+    people,
+    signals::Signals,
+    wire,
+};
+
+/// Messages that are shown unless a flag says otherwise.
+const DEFAULT_LIMIT: u32 = 50;
+/// How often `--follow` looks for messages that another process stored.
+const POLL: Duration = Duration::from_millis(150);
+
+/// Show what arrived, oldest first
+///
+/// Without flags: the newest 50 messages. What was printed counts as read. Text of peers is shown with its control
+/// characters escaped; --json has it as it came. Every message has a number, its order of arrival here, which --since
+/// takes. Acknowledgements that no person and no agent wrote are left out.
+///
+/// With --follow: first what is unread, then each message as it arrives, from whichever process stores it. SIGINT,
+/// SIGTERM and a closed pipe end it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n\
+\x20 muretai inbox --unread\n\
+\x20 muretai inbox --follow --json --since 120")]
+pub(crate) struct Args {
+    /// Go on and print messages as they arrive
+    #[arg(short, long)]
+    follow: bool,
+    /// Only unread messages
+    #[arg(short, long)]
+    unread: bool,
+    /// Only messages from (with --sent, also to) this contact, by local name or DID
+    #[arg(long, value_name = "WHO")]
+    peer: Option<String>,
+    /// Only this conversation
+    #[arg(long, value_name = "ID")]
+    context: Option<String>,
+    /// At most the newest N; 0 for all [default: 50, or all with --unread or --since]
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<u32>,
+    /// Only messages after this number (`id` in --json)
+    #[arg(long, value_name = "ID")]
+    since: Option<i64>,
+    /// Also what was sent
+    #[arg(long)]
+    sent: bool,
+    /// Everything: sent messages and automatic acknowledgements too
+    #[arg(short, long)]
+    all: bool,
+    /// Leave unread what was printed
+    #[arg(long)]
+    keep_unread: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MessageJson<'a> {
+    id: i64,
+    message_id: &'a str,
+    direction: &'static str,
+    from: &'a str,
+    to: &'a str,
+    name: Option<&'a str>,
+    text: &'a str,
+    time: String,
+    received: String,
+    context_id: Option<&'a str>,
+    reply_to: Option<&'a str>,
+    unread: bool,
+    verified: bool,
+    auto: bool,
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra: Option<Box<RawValue>>,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    context::block_on(async {
+        let agent = context.open(context.timeout(None)?).await?;
+        let done = Inbox { context, args, agent: &agent }.show().await;
+        agent.close().await;
+        done.map(|()| Exit::Done)
+    })
+}
+
+struct Inbox<'a> {
+    context: &'a Context,
+    args: &'a Args,
+    agent: &'a Agent,
+}
+
+impl Inbox<'_> {
+    async fn show(&self) -> Result<(), Failure> {
+        let mut query = self.query().await?;
+        if !self.args.follow {
+            return self.once(query).await;
+        }
+        let mut signals = Signals::catch()?;
+        let is_unread_first = self.args.since.is_none() && self.args.limit.is_none();
+        // Read before the list: what arrives in between is printed with the list and moves the cursor.
+        let newest = self.last_seq().await?;
+        let first = Query { unread_only: query.unread_only || is_unread_first, ..query.clone() };
+        let printed = self.print_new(&first).await?;
+        query.limit = None;
+        query.after_seq = Some(printed.unwrap_or_default().max(newest));
+        tokio::select! {
+            ended = self.follow(query) => ended,
+            () = signals.next() => Ok(()),
+        }
+    }
+
+    async fn query(&self) -> Result<Query, Failure> {
+        let args = self.args;
+        let peer = match &args.peer {
+            Some(who) => Some(people::did(self.agent, who).await?.to_string()),
+            None => None,
+        };
+        Ok(Query {
+            after_seq: args.since,
+            peer,
+            context_id: args.context.clone(),
+            unread_only: args.unread,
+            with_sent: args.sent || args.all,
+            with_auto: args.all,
+            limit: args.limit.filter(|limit| *limit > 0),
+        })
+    }
+
+    async fn once(&self, mut query: Query) -> Result<(), Failure> {
+        if self.args.limit.is_none() && self.args.since.is_none() && !self.args.unread {
+            query.limit = Some(DEFAULT_LIMIT);
+        }
+        let limit = query.limit;
+        // One more than asked for tells whether there are older ones.
+        query.limit = limit.map(|limit| limit.saturating_add(1));
+        let mut rows = self.rows(&query).await?;
+        let has_older = limit.is_some_and(|limit| rows.len() > limit as usize);
+        if has_older {
+            rows.remove(0);
+        }
+        if rows.is_empty() {
+            self.context.out.note(if self.args.unread { "nothing unread" } else { "no message" });
+        }
+        self.print(&rows).await?;
+        if has_older {
+            self.context.out.note("there are older messages: --limit N shows more, --limit 0 all");
+        }
+        Ok(())
+    }
+
+    /// Prints messages as they arrive, in order of arrival, each once.
+    async fn follow(&self, mut query: Query) -> Result<(), Failure> {
+        let mut ticks = tokio::time::interval(POLL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if output::is_reader_gone() {
+                return Err(Failure::reader_gone());
+            }
+            let newest = self.last_seq().await?;
+            if query.after_seq.is_some_and(|after| newest <= after) {
+                continue;
+            }
+            let printed = self.print_new(&query).await?;
+            query.after_seq = Some(printed.unwrap_or_default().max(newest));
+        }
+    }
+
+    /// Prints what a query finds; gives the highest number.
+    async fn print_new(&self, query: &Query) -> Result<Option<i64>, Failure> {
+        let rows = self.rows(query).await?;
+        self.print(&rows).await?;
+        Ok(rows.last().map(|row| row.seq))
+    }
+
+    /// Prints, and marks as read what standard output took, even when it broke off halfway.
+    async fn print(&self, rows: &[MessageRow]) -> Result<(), Failure> {
+        let mut taken = Vec::new();
+        let mut printed = Ok(());
+        for row in rows {
+            let me = self.agent.did().as_str();
+            printed = self.context.out.either(&json(row, me), || shown(row));
+            if printed.is_err() {
+                break;
+            }
+            if row.is_unread {
+                taken.push(row.seq);
+            }
+        }
+        if !taken.is_empty() && !self.args.keep_unread {
+            let marked = self.agent.store().mark_read(&taken).await;
+            marked.map_err(|error| Failure::of("cannot mark the messages as read", &error))?;
+        }
+        printed
+    }
+
+    async fn rows(&self, query: &Query) -> Result<Vec<MessageRow>, Failure> {
+        let rows = self.agent.store().messages(query).await;
+        rows.map_err(|error| Failure::of("cannot read the messages", &error))
+    }
+
+    async fn last_seq(&self) -> Result<i64, Failure> {
+        let seq = self.agent.store().last_seq().await;
+        seq.map_err(|error| Failure::of("cannot read the messages", &error))
+    }
+}
+
+fn json<'a>(row: &'a MessageRow, me: &'a str) -> MessageJson<'a> {
+    let is_incoming = row.direction == Direction::In;
+    let (from, to) = if is_incoming { (row.peer.as_str(), me) } else { (me, row.peer.as_str()) };
+    MessageJson {
+        id: row.seq,
+        message_id: &row.message_id,
+        direction: if is_incoming { "in" } else { "out" },
+        from,
+        to,
+        name: row.name.as_deref(),
+        text: &row.text,
+        time: wire::time(row.timestamp),
+        received: wire::time(row.received),
+        context_id: row.context_id.as_deref(),
+        reply_to: row.reply_to.as_deref(),
+        unread: row.is_unread,
+        verified: row.is_verified,
+        auto: row.is_auto,
+        status: row.status.map(status),
+        extra: row.extra.clone().map(wire::raw_text),
+    }
+}
+
+fn status(status: OutStatus) -> &'static str {
+    match status {
+        OutStatus::Queued => "queued",
+        OutStatus::Delivered => "delivered",
+        OutStatus::Refused => "refused",
+        OutStatus::Failed => "failed",
+    }
+}
+
+/// One message for a person: a line of facts, then the text, indented so that no text can pass for a line of facts.
+fn shown(row: &MessageRow) -> String {
+    let name = people::shown(row.name.as_deref().unwrap_or("(no contact)"));
+    let way = if row.direction == Direction::In { "from" } else { "to" };
+    let mut facts = format!(
+        "{} {way} {}  {}",
+        paint(DIM, &format!("#{} {}", row.seq, clock::local(row.received))),
+        paint(STRONG, &name),
+        people::shown(&row.peer),
+    );
+    let signed_later = row.timestamp.0.abs_diff(row.received.0) > 600;
+    for (is_set, word) in [
+        (row.is_unread, "new".to_owned()),
+        (row.direction == Direction::In && !row.is_verified, "not verified".to_owned()),
+        (row.is_auto, "automatic".to_owned()),
+        (row.status.is_some_and(|status| status != OutStatus::Delivered), row.status.map_or("", status).to_owned()),
+        (signed_later, format!("signed {}", clock::local(row.timestamp))),
+        (row.extra.is_some(), "has more than text, see --json".to_owned()),
+    ] {
+        if is_set {
+            facts.push_str(&format!("  [{word}]"));
+        }
+    }
+    let body: String = text::body(&row.text).lines().map(|line| format!("\n  {line}")).collect();
+    format!("{facts}{body}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use muretai_protocol::UnixSeconds;
+
+    use super::*;
+
+    fn row(text: &str) -> MessageRow {
+        MessageRow {
+            seq: 7,
+            direction: Direction::In,
+            peer: "did:key:z6Mk".to_owned(),
+            name: Some("south\u{202e}".to_owned()),
+            message_id: "m".to_owned(),
+            context_id: None,
+            reply_to: None,
+            text: text.to_owned(),
+            timestamp: UnixSeconds(1_000),
+            received: UnixSeconds(1_001),
+            is_unread: true,
+            is_auto: false,
+            is_verified: true,
+            status: None,
+            extra: None,
+        }
+    }
+
+    #[test]
+    fn text_of_a_peer_cannot_forge_a_line_of_facts() {
+        let shown = anstream::adapter::strip_str(&shown(&row("hi\n#8 from owner\r\u{1b}[2Kx"))).to_string();
+        assert_eq!(shown.lines().filter(|line| line.starts_with('#')).count(), 1, "{shown}");
+        assert!(!shown.contains(['\u{1b}', '\r', '\u{202e}']), "{shown:?}");
+        assert!(shown.contains("did:key:z6Mk"));
+    }
+
+    #[test]
+    fn json_has_the_names_that_scripts_rely_on() {
+        let message = row("hi");
+        let line = serde_json::to_value(json(&message, "did:key:me")).unwrap();
+        for name in ["id", "messageId", "from", "name", "text", "time", "received", "contextId", "replyTo", "unread"] {
+            assert!(line.get(name).is_some(), "{name}");
+        }
+        assert_eq!((line["from"].as_str(), line["to"].as_str()), (Some("did:key:z6Mk"), Some("did:key:me")));
+    }
+}

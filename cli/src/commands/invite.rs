@@ -1,0 +1,221 @@
+//! `muretai invite`: links that let somebody in.
+
+use std::time::Duration;
+
+use muretai_node::{Agent, agent, invites::InviteRequest};
+use muretai_protocol::UnixSeconds;
+use muretai_store::invites::InviteRow;
+use serde::Serialize;
+
+use super::claim;
+use crate::{
+    clock,
+    context::{self, Context},
+    exit::Exit,
+    failure::Failure,
+    parse, people, wire,
+};
+
+/// Make, list and revoke invites
+///
+/// An invite is a link that one peer can claim once. Claiming it makes trust both ways.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n\
+\x20 muretai invite create --ttl 12h --note 'for east'\n\
+\x20 muretai invite revoke https://south.example/i/Xk3v9Q2m")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make an invite and print its link
+    ///
+    /// Whoever has the link can claim it once, until it expires or is revoked. Claims arrive at `muretai serve`, which
+    /// has to run by then.
+    #[command(after_help = "Examples:\n\
+\x20 muretai invite create\n\
+\x20 muretai invite create --ttl 12h --note 'for east' --json")]
+    Create(CreateArgs),
+    /// List the invites, newest first, and what became of them
+    #[command(after_help = "Examples:\n\
+\x20 muretai invite list\n\
+\x20 muretai invite list --json")]
+    List,
+    /// Revoke an invite: nobody can claim it any more
+    ///
+    /// Trust that a claim made already stays; `muretai contacts remove` or `block` ends it.
+    #[command(after_help = "Examples:\n\
+\x20 muretai invite revoke Xk3v9Q2m\n\
+\x20 muretai invite revoke https://south.example/i/Xk3v9Q2m")]
+    Revoke {
+        /// The link, its code or its nonce; `-` reads standard input
+        invite: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct CreateArgs {
+    /// How long it can be claimed
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "7d")]
+    ttl: Duration,
+    /// Address where the agent is reached [default: that of the last `muretai serve`]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A note for yourself; it never leaves this machine
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+    /// What the invite is for; the claimer reads it
+    #[arg(long, value_name = "TEXT")]
+    purpose: Option<String>,
+    /// Print the long link, which holds the whole invite and needs no fetch
+    #[arg(long)]
+    token: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewJson<'a> {
+    link: &'a str,
+    token_link: &'a str,
+    nonce: &'a str,
+    code: &'a str,
+    expires: String,
+    url: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InviteJson<'a> {
+    nonce: &'a str,
+    code: &'a str,
+    state: &'static str,
+    created: String,
+    expires: String,
+    note: Option<&'a str>,
+    used_by: Option<&'a str>,
+    used: Option<String>,
+    revoked: Option<String>,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    context::block_on(async {
+        let agent = context.open(context.timeout(None)?).await?;
+        let done = match &args.command {
+            Command::Create(args) => create(context, &agent, args).await,
+            Command::List => list(context, &agent).await,
+            Command::Revoke { invite } => revoke(context, &agent, invite).await,
+        };
+        agent.close().await;
+        done.map(|()| Exit::Done)
+    })
+}
+
+async fn create(context: &Context, agent: &Agent, args: &CreateArgs) -> Result<(), Failure> {
+    let request = InviteRequest {
+        url: args.url.clone(),
+        ttl: Some(args.ttl),
+        note: args.note.clone(),
+        purpose: args.purpose.clone(),
+    };
+    let invite = agent.create_invite(&request).await.map_err(|error| Failure::of("cannot make an invite", &error))?;
+    let json = NewJson {
+        link: if args.token { &invite.token_link } else { &invite.link },
+        token_link: &invite.token_link,
+        nonce: &invite.nonce,
+        code: &invite.code,
+        expires: wire::time(invite.expires),
+        url: &invite.url,
+    };
+    context.out.either(&json, || json.link.to_owned())?;
+    if invite.is_offline {
+        let name = agent.name();
+        context.out.warn(&format!("nobody can claim it yet: `muretai --as {name} serve` is not running"));
+    }
+    Ok(())
+}
+
+async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
+    let invites = agent.invites().await.map_err(|error| Failure::of("cannot list the invites", &error))?;
+    if invites.is_empty() {
+        context.out.note("no invite yet; `muretai invite create` makes one");
+    }
+    let now = agent::now();
+    for invite in &invites {
+        context.out.either(&json(invite, now), || line(invite, now))?;
+    }
+    Ok(())
+}
+
+async fn revoke(context: &Context, agent: &Agent, invite: &str) -> Result<(), Failure> {
+    let what = if invite == "-" { claim::link_from(std::io::stdin().lock())? } else { invite.to_owned() };
+    let revoked = agent.revoke_invite(&what).await.map_err(|error| Failure::of("cannot revoke the invite", &error))?;
+    let Some(row) = revoked else {
+        let message = format!("cannot revoke `{}`: this agent made no such invite", people::shown(&what));
+        return Err(Failure::failed(message).hint("`muretai invite list` shows the codes"));
+    };
+    context.out.either(&json(&row, agent::now()), || line(&row, agent::now()))?;
+    if let Some(did) = &row.used_by {
+        context.out.note(&format!("it was claimed before; `muretai contacts remove {did}` ends that trust"));
+    }
+    Ok(())
+}
+
+fn state(invite: &InviteRow, now: UnixSeconds) -> &'static str {
+    match invite {
+        InviteRow { used_by: Some(_), .. } => "used",
+        InviteRow { revoked: Some(_), .. } => "revoked",
+        _ if invite.expires <= now => "expired",
+        _ => "open",
+    }
+}
+
+fn json(invite: &InviteRow, now: UnixSeconds) -> InviteJson<'_> {
+    InviteJson {
+        nonce: &invite.nonce,
+        code: &invite.code,
+        state: state(invite, now),
+        created: wire::time(invite.created),
+        expires: wire::time(invite.expires),
+        note: invite.note.as_deref(),
+        used_by: invite.used_by.as_ref().map(|did| did.as_str()),
+        used: invite.used.map(wire::time),
+        revoked: invite.revoked.map(wire::time),
+    }
+}
+
+fn line(invite: &InviteRow, now: UnixSeconds) -> String {
+    let state = state(invite, now);
+    let mut line = format!("{}  {state:7}  until {}", invite.code, clock::local(invite.expires));
+    if let Some(did) = &invite.used_by {
+        line.push_str(&format!("  by {did}"));
+    }
+    if let Some(note) = &invite.note {
+        line.push_str(&format!("  {}", people::shown(note)));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invite_is_open_until_something_ends_it() {
+        let open = InviteRow {
+            nonce: String::new(),
+            code: String::new(),
+            card: String::new(),
+            note: None,
+            created: UnixSeconds(0),
+            expires: UnixSeconds(10),
+            revoked: None,
+            used_by: None,
+            used: None,
+        };
+        assert_eq!(state(&open, UnixSeconds(9)), "open");
+        assert_eq!(state(&open, UnixSeconds(10)), "expired");
+        assert_eq!(state(&InviteRow { revoked: Some(UnixSeconds(1)), ..open }, UnixSeconds(9)), "revoked");
+    }
+}

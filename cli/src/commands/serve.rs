@@ -1,0 +1,204 @@
+//! `muretai serve`: be reachable.
+
+use std::{net::SocketAddr, time::Duration};
+
+use muretai_node::{
+    receive::responder::{CommandSpec, ReplyInput},
+    serve::{ServeOptions, Serving},
+};
+use muretai_transports::{Stop, http::ServerLimits};
+use serde::Serialize;
+
+use crate::{
+    context::Context,
+    exit::Exit,
+    failure::Failure,
+    parse::{self, Rate},
+    signals::Signals,
+};
+
+/// Threads that answer. More than this many would wait for the same disk.
+const MAX_WORKERS: usize = 4;
+
+/// Be reachable: serve the card, receive messages, answer them
+///
+/// The first line on standard output is the address (with --json an object with `url`). Log lines go to standard
+/// error, one per message, without its text. It listens on this machine alone unless --listen says otherwise. SIGINT
+/// and SIGTERM let it finish what is under way; a second one ends it at once.
+///
+/// Messages from trusted contacts are stored before they are answered. Strangers are refused, unless --open-door.
+/// The answer is an acknowledgement, or what --reply-with prints: the command is run by the shell with the text on
+/// standard input and with MURETAI_* variables that name the sender and the message.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n\
+\x20 muretai serve --listen 127.0.0.1:0 --reply-with 'tr a-z A-Z'\n\
+\x20 muretai serve --listen 0.0.0.0:8420 --url https://south.example")]
+pub(crate) struct Args {
+    /// Address and port to listen on; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8420", value_parser = listen)]
+    listen: SocketAddr,
+    /// Address under which others reach this agent, for the card [default: the bound one]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Answer strangers too
+    #[arg(long)]
+    open_door: bool,
+    /// Replies per minute, for one account and in total, or `off`
+    #[arg(long, value_name = "N[/TOTAL]", default_value = "60/600", value_parser = parse::rate)]
+    rate_limit: Rate,
+    /// Command that answers: text on stdin, reply on stdout
+    #[arg(long, value_name = "CMD", help_heading = "Answers")]
+    reply_with: Option<String>,
+    /// What the command gets on stdin: the text, or the whole message as JSON
+    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Answers")]
+    reply_input: InputForm,
+    /// How long the command may take
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse::duration, help_heading = "Answers")]
+    reply_timeout: Duration,
+    /// How many commands may run at once; more messages wait
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, help_heading = "Answers")]
+    reply_max: u32,
+    /// Bytes of a request
+    #[arg(long, value_name = "BYTES", default_value_t = 1_048_576, value_parser = at_least_one, help_heading = "Limits")]
+    max_body: u32,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one, help_heading = "Limits")]
+    max_connections: u32,
+    /// How long the head of a request may take
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::duration, help_heading = "Limits")]
+    head_timeout: Duration,
+    /// How long a whole request may take to arrive
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::duration, help_heading = "Limits")]
+    request_timeout: Duration,
+    /// How long an idle connection is kept
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse::duration, help_heading = "Limits")]
+    keep_alive: Duration,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum InputForm {
+    Text,
+    Json,
+}
+
+#[derive(Serialize)]
+struct Bound<'a> {
+    url: &'a str,
+    did: &'a str,
+    name: &'a str,
+    listen: SocketAddr,
+}
+
+/// Bytes of an oversized upload that are read and thrown away, so that its sender sees the answer.
+const DRAIN_BYTES: usize = 32 * 1_048_576;
+
+fn at_least_one(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!("write a number from 1 to {}", u32::MAX)),
+        Ok(number) => Ok(number),
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let spelled = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    spelled.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8420 or [::1]:0".to_owned())
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .thread_name("serve")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::io("cannot start", &error))?;
+    let ended = runtime.block_on(serve(context, args));
+    // After a second signal nothing is waited for.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let mut signals = Signals::catch()?;
+    let agent = context.open(context.timeout(None)?).await?;
+    let attempt = format!("cannot serve `{}`", agent.name());
+    let serving = agent.serve(&options(args)).await.map_err(|error| Failure::of(attempt.as_str(), &error))?;
+    announce(context, &serving, agent.did().as_str(), agent.name())?;
+    let stop = Stop::new();
+    let running = serving.run(stop.clone());
+    let mut running = std::pin::pin!(running);
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        () = signals.next() => {
+            stop.stop();
+            context.out.note("stopping: finishing what is under way; once more to stop at once");
+            tokio::select! {
+                ended = &mut running => ended,
+                () = signals.next() => return Err(Failure::failed(format!("stopped at once while serving `{}`", agent.name()))),
+            }
+        }
+    };
+    agent.close().await;
+    ended.map(|()| Exit::Done).map_err(|error| Failure::of(attempt, &error))
+}
+
+/// Says where: the first line, printed when connections are already accepted.
+fn announce(context: &Context, serving: &Serving, did: &str, name: &str) -> Result<(), Failure> {
+    let bound = Bound { url: serving.url(), did, name, listen: serving.local_addr() };
+    context.out.either(&bound, || serving.url().to_owned())?;
+    for warning in serving.warnings() {
+        context.out.warn(warning);
+    }
+    context.out.note(&format!("{name} is {did}; Ctrl-C stops it"));
+    Ok(())
+}
+
+fn options(args: &Args) -> ServeOptions {
+    ServeOptions {
+        listen: args.listen,
+        url: args.url.clone(),
+        open_door: args.open_door,
+        rate: args.rate_limit.0,
+        reply_with: args.reply_with.as_ref().map(|command| CommandSpec {
+            command: command.clone(),
+            input: match args.reply_input {
+                InputForm::Text => ReplyInput::Text,
+                InputForm::Json => ReplyInput::Json,
+            },
+            timeout: args.reply_timeout,
+            max_running: args.reply_max as usize,
+        }),
+        limits: ServerLimits {
+            max_body_bytes: args.max_body as usize,
+            max_connections: args.max_connections as usize,
+            head_timeout: args.head_timeout,
+            request_timeout: args.request_timeout,
+            keep_alive: args.keep_alive,
+            drain_bytes: DRAIN_BYTES,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muretai_node::receive::rate::RateLimit;
+
+    use super::*;
+
+    #[test]
+    fn addresses_read_with_brackets_and_as_localhost() {
+        assert_eq!(listen("localhost:0"), Ok(SocketAddr::from(([127, 0, 0, 1], 0))));
+        assert_eq!(listen("[::1]:8420").map(|address| address.to_string()), Ok("[::1]:8420".to_owned()));
+        for text in ["", "8420", "::1:8420", "[not-ipv6]:80", "127.0.0.1", "127.0.0.1:65536", "south.example:80"] {
+            assert!(listen(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_default_rate_is_that_of_the_specification() {
+        assert_eq!(parse::rate("60/600"), Ok(Rate(Some(RateLimit::default()))));
+    }
+}

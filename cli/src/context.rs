@@ -1,0 +1,127 @@
+//! What every command starts from: where the home is, which agent is meant, how to speak.
+
+use std::{cell::OnceCell, time::Duration};
+
+use muretai_node::{
+    Agent, Home,
+    home::AgentDir,
+    keyfile::{self, KeyFileError},
+};
+use muretai_protocol::sign::Seed;
+use muretai_transports::{ClientTimeouts, http::HttpTransport};
+use zeroize::Zeroizing;
+
+use crate::{
+    args::Globals,
+    config::{self, Config},
+    env,
+    failure::Failure,
+    output::Output,
+    secret::{self, PassphraseSource},
+};
+
+/// How long a TCP connection may take; the rest of `--timeout` is for the answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default of `--timeout`: a peer has 20 s for a request, and the way there and back needs some more.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The global flags, with the environment and the file behind them. Nothing is read before it is asked for.
+pub(crate) struct Context {
+    /// How to speak.
+    pub(crate) out: Output,
+    globals: Globals,
+    home: OnceCell<(Home, Config)>,
+}
+
+impl Context {
+    /// A context that has read nothing yet.
+    pub(crate) fn new(out: Output, globals: Globals) -> Context {
+        Context { out, globals, home: OnceCell::new() }
+    }
+    /// The home: `--home`, `MURETAI_HOME`, the platform's data folder. Nothing is created.
+    pub(crate) fn home(&self) -> Result<&Home, Failure> {
+        Ok(&self.located()?.0)
+    }
+    /// What `config.toml` says.
+    pub(crate) fn config(&self) -> Result<&Config, Failure> {
+        Ok(&self.located()?.1)
+    }
+    /// The home without its file, for a command that reports on the file.
+    pub(crate) fn bare_home(&self) -> Result<Home, Failure> {
+        if let Some(path) = &self.globals.home {
+            return Ok(Home::at(path));
+        }
+        Home::locate(env::path(env::MURETAI_HOME), env::path(env::XDG_DATA_HOME), env::path(env::HOME))
+            .map_err(|error| Failure::of("cannot find the agents", &error))
+    }
+    fn located(&self) -> Result<&(Home, Config), Failure> {
+        if self.home.get().is_none() {
+            let home = self.bare_home()?;
+            let config = config::read(home.root())?;
+            let _ = self.home.set((home, config));
+        }
+        Ok(self.home.get().expect("it was set just now"))
+    }
+    /// The agent's name as it was asked for: `--as`, `MURETAI_AS`, `config.toml`.
+    pub(crate) fn agent_name(&self) -> Result<Option<String>, Failure> {
+        if let Some(name) = &self.globals.agent {
+            return Ok(Some(name.clone()));
+        }
+        if let Some(name) = env::value(env::MURETAI_AS) {
+            return Ok(Some(name.to_string_lossy().into_owned()));
+        }
+        Ok(self.config()?.agent.clone())
+    }
+    /// The folder of the agent that acts.
+    pub(crate) fn agent_dir(&self) -> Result<AgentDir, Failure> {
+        let name = self.agent_name()?;
+        self.home()?.pick(name.as_deref()).map_err(|error| Failure::of("cannot tell which agent acts", &error))
+    }
+    /// Where a passphrase would come from, when it was said.
+    pub(crate) fn passphrase_source(&self) -> Option<PassphraseSource> {
+        let globals = &self.globals;
+        globals
+            .passphrase_fd
+            .map(PassphraseSource::Descriptor)
+            .or_else(|| globals.passphrase_file.clone().map(PassphraseSource::File))
+            .or_else(|| env::path(env::MURETAI_PASSPHRASE_FILE).map(PassphraseSource::File))
+    }
+    /// Reads an agent's key, asking for its passphrase when there is one and nobody said where it is.
+    pub(crate) fn unlock(&self, dir: &AgentDir) -> Result<Seed, Failure> {
+        let attempt = format!("cannot read the key of `{}`", dir.name);
+        let failed = |error: KeyFileError| Failure::of(attempt.as_str(), &error);
+        let passphrase: Option<Zeroizing<String>> = match keyfile::is_encrypted(dir).map_err(failed)? {
+            false => None,
+            true => Some(match self.passphrase_source() {
+                Some(source) => source.read()?,
+                None => secret::ask_passphrase(&self.out, &dir.name)?,
+            }),
+        };
+        keyfile::read(dir, passphrase.as_ref()).map_err(failed)
+    }
+    /// Opens the agent that acts, with the key that is there. Never makes one.
+    pub(crate) async fn open(&self, timeout: Duration) -> Result<Agent, Failure> {
+        let dir = self.agent_dir()?;
+        let seed = self.unlock(&dir)?;
+        let attempt = format!("cannot open {}", dir.database().display());
+        let http = HttpTransport::client(ClientTimeouts { connect: CONNECT_TIMEOUT.min(timeout), total: timeout });
+        Agent::open(dir, &seed, http).await.map_err(|error| Failure::of(attempt, &error))
+    }
+    /// The time that a call may take: the flag, the file, the default.
+    pub(crate) fn timeout(&self, flag: Option<Duration>) -> Result<Duration, Failure> {
+        Ok(match flag {
+            Some(timeout) => timeout,
+            None => self.config()?.timeout.unwrap_or(DEFAULT_TIMEOUT),
+        })
+    }
+    /// Whether private addresses may be dialled: the flag, or the file.
+    pub(crate) fn allow_private(&self, flag: bool) -> Result<bool, Failure> {
+        Ok(flag || self.config()?.allow_private)
+    }
+}
+
+/// Runs a command's future on this thread alone: starting threads would cost more than most commands do.
+pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::io("cannot start", &error))?.block_on(future)
+}

@@ -1,0 +1,144 @@
+//! What a failed command tells: what was attempted, what stood in the way, what to do next.
+
+use std::error::Error;
+
+use muretai_node::{
+    Fault,
+    home::HomeError,
+    invites::{ClaimError, InviteError},
+    keyfile::KeyFileError,
+    send::{SendError, peer::CardFetchError},
+    serve::ServeError,
+};
+use muretai_protocol::json::Value;
+use muretai_store::StoreError;
+
+use crate::exit::Exit;
+
+/// A command that did not do what was asked. Printed by [`crate::output::Output::failure`] alone.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// How the process ends.
+    pub(crate) exit: Exit,
+    /// What was attempted, and what stood in the way.
+    pub(crate) message: String,
+    /// The causes behind it, outermost first.
+    pub(crate) causes: Vec<String>,
+    /// What to do next.
+    pub(crate) hint: Option<String>,
+    /// What the peer said, when it refused.
+    pub(crate) refusal: Option<PeerRefusal>,
+    /// Nothing is printed: whoever read our output has gone.
+    pub(crate) is_silent: bool,
+}
+
+/// A peer's refusal, as it said it.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerRefusal {
+    /// The JSON-RPC code.
+    pub(crate) code: i64,
+    /// The message.
+    pub(crate) message: String,
+    /// `data`, whole.
+    pub(crate) data: Option<Value>,
+}
+
+/// What the errors of the lower crates say beyond their text.
+pub(crate) trait Explain: Error {
+    /// Whose fault it is.
+    fn fault(&self) -> Fault {
+        Fault::Failed
+    }
+    /// What to do next.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+    /// What the peer said, when it refused.
+    fn refusal(&self) -> Option<PeerRefusal> {
+        None
+    }
+}
+
+impl Failure {
+    /// A failure of this exit code with nothing but a message.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into(), causes: Vec::new(), hint: None, refusal: None, is_silent: false }
+    }
+    /// The caller's input or state, or this machine.
+    pub(crate) fn failed(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Failed, message)
+    }
+    /// The command line.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Usage, message)
+    }
+    /// Whoever read stdout has gone: end quietly, as if everything had been printed.
+    pub(crate) fn reader_gone() -> Failure {
+        Failure { is_silent: true, ..Failure::new(Exit::Done, "") }
+    }
+    /// An attempt that an error of a lower crate ended.
+    pub(crate) fn of(attempt: impl Into<String>, error: &impl Explain) -> Failure {
+        Failure {
+            exit: error.fault().into(),
+            hint: error.hint(),
+            refusal: error.refusal(),
+            ..Failure::io(attempt, error)
+        }
+    }
+    /// An attempt that an error without further explanation ended.
+    pub(crate) fn io(attempt: impl Into<String>, error: &dyn Error) -> Failure {
+        let mut causes = Vec::new();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            causes.push(cause.to_string());
+            next = cause.source();
+        }
+        Failure { causes, ..Failure::failed(format!("{}: {error}", attempt.into())) }
+    }
+    /// The same failure with something to do next.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Errors that say themselves whose fault they are and what to do next.
+macro_rules! explains_itself {
+    ($($error:ty),* $(,)?) => {$(
+        impl Explain for $error {
+            fn fault(&self) -> Fault {
+                <$error>::fault(self)
+            }
+            fn hint(&self) -> Option<String> {
+                <$error>::hint(self)
+            }
+        }
+    )*};
+}
+
+explains_itself!(HomeError, KeyFileError, InviteError, ClaimError);
+
+impl Explain for SendError {
+    fn fault(&self) -> Fault {
+        SendError::fault(self)
+    }
+    fn hint(&self) -> Option<String> {
+        SendError::hint(self)
+    }
+    fn refusal(&self) -> Option<PeerRefusal> {
+        match self {
+            SendError::Refused { code, message, data, .. } => {
+                Some(PeerRefusal { code: *code, message: message.clone(), data: data.clone() })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Explain for ServeError {}
+impl Explain for StoreError {}
+impl Explain for CardFetchError {
+    fn fault(&self) -> Fault {
+        Fault::Unverified
+    }
+}

@@ -1,0 +1,129 @@
+//! Values of flags: spans of time and rates.
+
+use std::time::Duration;
+
+use muretai_node::receive::rate::RateLimit;
+
+/// The longest span that a flag may name: ten years, so that no sum of times overflows.
+const MAX_SPAN_SECS: u64 = 10 * 365 * 86_400;
+
+/// Reads a span of time such as `30s`, `1d12h` or `500ms`; a bare number is seconds. Zero is refused.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let mut total = Duration::ZERO;
+    let mut rest = text.trim();
+    if rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        total = Duration::from_secs(number(rest)?);
+        rest = "";
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, tail) = rest.split_at(digits);
+        let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, tail) = tail.split_at(letters);
+        let part = Duration::from_millis(unit_millis(unit)?.checked_mul(number(count)?).ok_or_else(too_long)?);
+        total = total.checked_add(part).ok_or_else(too_long)?;
+        rest = tail;
+    }
+    if total.is_zero() {
+        return Err("a span of time is longer than zero".to_owned());
+    }
+    if total > Duration::from_secs(MAX_SPAN_SECS) { Err(too_long()) } else { Ok(total) }
+}
+
+fn unit_millis(unit: &str) -> Result<u64, String> {
+    Ok(match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "w" => 7 * 86_400_000,
+        _ => return Err("write a span of time as 30s, 15m, 12h, 7d or 2w".to_owned()),
+    })
+}
+
+fn number(digits: &str) -> Result<u64, String> {
+    if digits.is_empty() {
+        return Err("write a span of time as 30s, 15m, 12h, 7d or 2w".to_owned());
+    }
+    digits.parse().map_err(|_| too_long())
+}
+
+fn too_long() -> String {
+    "a span of time is at most ten years".to_owned()
+}
+
+/// What `--rate-limit` says. A type of its own, because `off` is a value too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rate(pub(crate) Option<RateLimit>);
+
+/// Reads `N`, `N/TOTAL` or `off`. Without TOTAL the default total holds, or N where that is more.
+pub(crate) fn rate(text: &str) -> Result<Rate, String> {
+    if text == "off" {
+        return Ok(Rate(None));
+    }
+    let count = |digits: &str| match digits.parse::<u32>() {
+        Ok(0) => Err("a rate limit of 0 would answer nobody; `off` removes the limit".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("write a rate limit as N, N/TOTAL or off".to_owned()),
+    };
+    let (per_account, total) = match text.split_once('/') {
+        Some((per_account, total)) => (count(per_account)?, count(total)?),
+        None => {
+            let per_account = count(text)?;
+            (per_account, RateLimit::default().total.max(per_account))
+        }
+    };
+    if total < per_account {
+        return Err(format!("the total, {total}, is less than what one account may use, {per_account}"));
+    }
+    Ok(Rate(Some(RateLimit { per_account, total })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_people_write_them() {
+        let secs = |n| Ok(Duration::from_secs(n));
+        assert_eq!(duration("90"), secs(90));
+        assert_eq!(duration(" 30s "), secs(30));
+        assert_eq!(duration("15m"), secs(900));
+        assert_eq!(duration("1d12h"), secs(129_600));
+        assert_eq!(duration("2w"), secs(1_209_600));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn durations_that_make_no_sense_are_refused() {
+        for text in [
+            "",
+            "0",
+            "0s",
+            "s",
+            "5 s",
+            "-1",
+            "1y",
+            "1.5h",
+            "d7",
+            "99999999999999999999",
+            "9999w",
+            "18446744073709551615w",
+        ] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rates_read_with_and_without_a_total() {
+        let limit = |per_account, total| Ok(Rate(Some(RateLimit { per_account, total })));
+        assert_eq!(rate("off"), Ok(Rate(None)));
+        assert_eq!(rate("5"), limit(5, 600));
+        assert_eq!(rate("1000"), limit(1000, 1000));
+        assert_eq!(rate("5/20"), limit(5, 20));
+        for text in ["", "0", "5/0", "20/5", "/", "5/", "-1", "off/5", "1.5", "99999999999"] {
+            assert!(rate(text).is_err(), "{text:?}");
+        }
+    }
+}

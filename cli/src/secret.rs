@@ -1,0 +1,128 @@
+//! Secrets come from a file, a descriptor, stdin or a hidden prompt, never from a flag, and are wiped after use.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use zeroize::Zeroizing;
+
+use crate::{failure::Failure, output::Output};
+
+/// Bytes of a passphrase: enough for any, too few to hold a file that was named by mistake.
+const MAX_PASSPHRASE_BYTES: usize = 1_024;
+/// Bytes of a phrase on stdin: 24 words of at most 8 letters, with room for generous white space.
+const MAX_PHRASE_BYTES: usize = 4_096;
+
+/// Where the passphrase of a key comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PassphraseSource {
+    /// `--passphrase-file`, or the variable.
+    File(PathBuf),
+    /// `--passphrase-fd`.
+    Descriptor(u32),
+}
+
+impl PassphraseSource {
+    /// Reads the passphrase: all of it but one line end. Empty is an error.
+    pub(crate) fn read(&self) -> Result<Zeroizing<String>, Failure> {
+        let path = match self {
+            PassphraseSource::File(path) => path.clone(),
+            PassphraseSource::Descriptor(number) => Path::new("/dev/fd").join(number.to_string()),
+        };
+        let attempt = format!("cannot read the passphrase from {}", path.display());
+        let file = File::open(&path).map_err(|error| Failure::io(attempt.as_str(), &error))?;
+        let text = read_text(file, MAX_PASSPHRASE_BYTES).map_err(|error| Failure::io(attempt.as_str(), &error))?;
+        let text = Zeroizing::new(without_line_end(&text).to_owned());
+        if text.is_empty() { Err(Failure::failed(format!("{attempt}: it is empty"))) } else { Ok(text) }
+    }
+}
+
+/// Asks for a new passphrase, twice.
+pub(crate) fn ask_new_passphrase(out: &Output) -> Result<Zeroizing<String>, Failure> {
+    if !out.can_ask() {
+        return Err(Failure::usage("cannot ask for a passphrase: there is no terminal")
+            .hint("pass --passphrase-file FILE or --passphrase-fd N"));
+    }
+    let first = prompt("New passphrase: ")?;
+    if first.is_empty() {
+        return Err(Failure::failed("the passphrase is empty: nothing was written"));
+    }
+    let second = prompt("Again, to be sure: ")?;
+    if *first != *second {
+        return Err(Failure::failed("the two passphrases differ: nothing was written"));
+    }
+    Ok(first)
+}
+
+/// Asks for the passphrase of a key that is there.
+pub(crate) fn ask_passphrase(out: &Output, agent: &str) -> Result<Zeroizing<String>, Failure> {
+    if !out.can_ask() {
+        return Err(Failure::failed(format!(
+            "cannot unlock the key of `{agent}`: it is encrypted, and there is no terminal to ask on"
+        ))
+        .hint("pass --passphrase-file FILE or --passphrase-fd N"));
+    }
+    prompt(&format!("Passphrase of {agent}: "))
+}
+
+/// Takes the 24 words from stdin, or from a hidden prompt when a person sits there.
+pub(crate) fn read_phrase(out: &Output) -> Result<Zeroizing<String>, Failure> {
+    let text = if out.can_ask() {
+        prompt("Recovery phrase (24 words, hidden): ")?
+    } else {
+        read_text(io::stdin().lock(), MAX_PHRASE_BYTES)
+            .map_err(|error| Failure::io("cannot read the recovery phrase from standard input", &error))?
+    };
+    let words = Zeroizing::new(text.strip_prefix('\u{feff}').unwrap_or(&text).trim().to_owned());
+    if words.is_empty() {
+        return Err(Failure::failed("cannot read the recovery phrase: standard input is empty, nothing was written")
+            .hint("pipe the 24 words in, or run this in a terminal to be asked for them"));
+    }
+    Ok(words)
+}
+
+fn prompt(question: &str) -> Result<Zeroizing<String>, Failure> {
+    match rpassword::prompt_password(question) {
+        Ok(text) => Ok(Zeroizing::new(text)),
+        Err(error) => Err(Failure::io("cannot ask on the terminal", &error)),
+    }
+}
+
+/// Reads at most `limit` bytes of UTF-8. The buffer never grows, so no unwiped copy of it stays behind.
+fn read_text(source: impl Read, limit: usize) -> io::Result<Zeroizing<String>> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 2));
+    source.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(io::Error::other(format!("it is longer than {limit} bytes")));
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(Zeroizing::new(text.to_owned())),
+        Err(_) => Err(io::Error::other("it is not UTF-8 text")),
+    }
+}
+
+fn without_line_end(text: &str) -> &str {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.strip_suffix('\r').unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strips_one_line_end_and_no_blank() {
+        assert_eq!(without_line_end(" a b \r\n"), " a b ");
+        assert_eq!(without_line_end("a\n\n"), "a\n");
+        assert_eq!(without_line_end("a"), "a");
+    }
+
+    #[test]
+    fn refuses_what_is_too_long_or_not_text() {
+        assert_eq!(*read_text(&b"four"[..], 4).unwrap(), "four");
+        assert!(read_text(&b"fives"[..], 4).unwrap_err().to_string().contains("4 bytes"));
+        assert!(read_text(&[0xff, 0xfe][..], 4).unwrap_err().to_string().contains("UTF-8"));
+    }
+}
