@@ -136,7 +136,20 @@ impl Explain for SendError {
 }
 
 impl Explain for ServeError {}
-impl Explain for StoreError {}
+impl Explain for StoreError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            StoreError::Newer { .. } => "use the version of muretai that made it, or a later one",
+            StoreError::Full => "free some space; nothing was changed",
+            StoreError::ReadOnly | StoreError::CannotOpen(_) => "the folder and its files have to be yours to write",
+            StoreError::Busy => "try again; `muretai doctor` says which process serves this agent",
+            StoreError::Damaged => "it was left as it is; bring back a copy, or move it away to start without messages",
+            StoreError::NameTaken(_) => "`muretai contacts list` shows the names",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
 impl Explain for CardFetchError {
     fn fault(&self) -> Fault {
         Fault::Unverified

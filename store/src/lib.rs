@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod batch;
+mod check;
 pub mod contacts;
 pub mod error;
 pub mod invites;

@@ -21,6 +21,8 @@ use crate::{
 
 /// Messages that are shown unless a flag says otherwise.
 const DEFAULT_LIMIT: u32 = 50;
+/// Messages that are held in memory at a time.
+const PAGE: u32 = 200;
 /// How often `--follow` looks for messages that another process stored.
 const POLL: Duration = Duration::from_millis(150);
 
@@ -49,7 +51,7 @@ pub(crate) struct Args {
     /// Only this conversation
     #[arg(long, value_name = "ID")]
     context: Option<String>,
-    /// At most the newest N; 0 for all [default: 50, or all with --unread or --since]
+    /// At most the newest N, with --since the first N; 0 for all [default: 50; all with --unread or --since]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<u32>,
     /// Only messages after this number (`id` in --json)
@@ -105,18 +107,11 @@ struct Inbox<'a> {
 
 impl Inbox<'_> {
     async fn show(&self) -> Result<(), Failure> {
-        let mut query = self.query().await?;
+        let query = self.query().await?;
         if !self.args.follow {
             return self.once(query).await;
         }
         let mut signals = Signals::catch()?;
-        let is_unread_first = self.args.since.is_none() && self.args.limit.is_none();
-        // Read before the list: what arrives in between is printed with the list and moves the cursor.
-        let newest = self.last_seq().await?;
-        let first = Query { unread_only: query.unread_only || is_unread_first, ..query.clone() };
-        let printed = self.print_new(&first).await?;
-        query.limit = None;
-        query.after_seq = Some(printed.unwrap_or_default().max(newest));
         tokio::select! {
             ended = self.follow(query) => ended,
             () = signals.next() => Ok(()),
@@ -141,29 +136,65 @@ impl Inbox<'_> {
     }
 
     async fn once(&self, mut query: Query) -> Result<(), Failure> {
-        if self.args.limit.is_none() && self.args.since.is_none() && !self.args.unread {
+        let args = self.args;
+        if args.limit.is_none() && args.since.is_none() && !args.unread {
             query.limit = Some(DEFAULT_LIMIT);
         }
-        let limit = query.limit;
-        // One more than asked for tells whether there are older ones.
-        query.limit = limit.map(|limit| limit.saturating_add(1));
-        let mut rows = self.rows(&query).await?;
-        let has_older = limit.is_some_and(|limit| rows.len() > limit as usize);
-        if has_older {
-            rows.remove(0);
-        }
-        if rows.is_empty() {
-            self.context.out.note(if self.args.unread { "nothing unread" } else { "no message" });
-        }
-        self.print(&rows).await?;
-        if has_older {
-            self.context.out.note("there are older messages: --limit N shows more, --limit 0 all");
+        let printed = match query.limit {
+            None => self.pages(query).await?,
+            Some(limit) => self.newest(query, limit).await?,
+        };
+        if printed.is_none() {
+            self.context.out.note(if args.unread { "nothing unread" } else { "no message" });
         }
         Ok(())
     }
 
-    /// Prints messages as they arrive, in order of arrival, each once.
+    /// Prints the newest (after `--since`: the first) messages of a query, and says when there are more.
+    async fn newest(&self, mut query: Query, limit: u32) -> Result<Option<i64>, Failure> {
+        // One more than asked for tells whether there are more.
+        query.limit = Some(limit.saturating_add(1));
+        let mut rows = self.rows(&query).await?;
+        let has_more = rows.len() > limit as usize;
+        if has_more && query.after_seq.is_some() {
+            rows.pop();
+        } else if has_more {
+            rows.remove(0);
+        }
+        self.print(&rows).await?;
+        if has_more {
+            let which = if query.after_seq.is_some() { "later" } else { "older" };
+            self.context.out.note(&format!("there are {which} messages: --limit N shows more, --limit 0 all"));
+        }
+        Ok(rows.last().map(|row| row.seq))
+    }
+
+    /// Prints all messages of a query, a page at a time; gives the highest number.
+    async fn pages(&self, mut query: Query) -> Result<Option<i64>, Failure> {
+        let mut last = None;
+        query.limit = Some(PAGE);
+        loop {
+            query.after_seq = last.or(query.after_seq).or(Some(0));
+            let rows = self.rows(&query).await?;
+            self.print(&rows).await?;
+            last = rows.last().map(|row| row.seq).or(last);
+            if rows.len() < PAGE as usize {
+                return Ok(last);
+            }
+        }
+    }
+
+    /// Prints what is unread (or what the flags ask for), then messages as they arrive, in order, each once.
     async fn follow(&self, mut query: Query) -> Result<(), Failure> {
+        // Read before the list: what arrives in between is printed with the list and moves the cursor.
+        let mut seen = self.last_seq().await?;
+        let is_unread_first = self.args.since.is_none() && self.args.limit.is_none();
+        let first = Query { unread_only: query.unread_only || is_unread_first, ..query.clone() };
+        let printed = match first.limit {
+            None => self.pages(first).await?,
+            Some(limit) => self.newest(first, limit).await?,
+        };
+        seen = seen.max(printed.unwrap_or_default());
         let mut ticks = tokio::time::interval(POLL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -172,19 +203,12 @@ impl Inbox<'_> {
                 return Err(Failure::reader_gone());
             }
             let newest = self.last_seq().await?;
-            if query.after_seq.is_some_and(|after| newest <= after) {
-                continue;
+            if newest > seen {
+                query.after_seq = Some(seen);
+                let printed = self.pages(query.clone()).await?;
+                seen = newest.max(printed.unwrap_or_default());
             }
-            let printed = self.print_new(&query).await?;
-            query.after_seq = Some(printed.unwrap_or_default().max(newest));
         }
-    }
-
-    /// Prints what a query finds; gives the highest number.
-    async fn print_new(&self, query: &Query) -> Result<Option<i64>, Failure> {
-        let rows = self.rows(query).await?;
-        self.print(&rows).await?;
-        Ok(rows.last().map(|row| row.seq))
     }
 
     /// Prints, and marks as read what standard output took, even when it broke off halfway.

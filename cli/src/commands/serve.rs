@@ -89,9 +89,6 @@ struct Bound<'a> {
     listen: SocketAddr,
 }
 
-/// Bytes of an oversized upload that are read and thrown away, so that its sender sees the answer.
-const DRAIN_BYTES: usize = 32 * 1_048_576;
-
 fn at_least_one(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err(format!("write a number from 1 to {}", u32::MAX)),
@@ -177,7 +174,7 @@ fn options(args: &Args) -> ServeOptions {
             head_timeout: args.head_timeout,
             request_timeout: args.request_timeout,
             keep_alive: args.keep_alive,
-            drain_bytes: DRAIN_BYTES,
+            ..ServerLimits::default()
         },
     }
 }
