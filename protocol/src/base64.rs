@@ -24,7 +24,7 @@ const fn values(alphabet: &[u8; 64]) -> [u8; 256] {
 /// Standard alphabet with padding.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = encode_unpadded(bytes, STANDARD);
-    while text.len() % 4 != 0 {
+    while !text.len().is_multiple_of(4) {
         text.push('=');
     }
     text

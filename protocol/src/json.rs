@@ -161,12 +161,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 #[macro_export]
 macro_rules! json {
     (null) => { $crate::json::Value::Null };
-    ([ $($items:tt)* ]) => {{
-        #[allow(unused_mut)]
-        let mut items: Vec<$crate::json::Value> = Vec::new();
-        $crate::json_items!(items; $($items)*);
-        $crate::json::Value::Array(items)
-    }};
+    ([ $($items:tt)* ]) => { $crate::json::Value::Array($crate::json_items!([] $($items)*)) };
     ({ $($members:tt)* }) => {{
         #[allow(unused_mut)]
         let mut object = $crate::json::Object::new();
@@ -176,26 +171,22 @@ macro_rules! json {
     ($other:expr) => { $crate::json::Value::from($other) };
 }
 
-/// The items of an array in [`json!`].
+/// The items of an array in [`json!`], those that are done first.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! json_items {
-    ($items:ident;) => {};
-    ($items:ident; null $(, $($rest:tt)*)?) => {
-        $items.push($crate::json!(null));
-        $crate::json_items!($items; $($($rest)*)?);
+    ([ $($done:expr),* ]) => { vec![ $($done),* ] };
+    ([ $($done:expr),* ] null $(, $($rest:tt)*)?) => {
+        $crate::json_items!([ $($done,)* $crate::json!(null) ] $($($rest)*)?)
     };
-    ($items:ident; [ $($inner:tt)* ] $(, $($rest:tt)*)?) => {
-        $items.push($crate::json!([ $($inner)* ]));
-        $crate::json_items!($items; $($($rest)*)?);
+    ([ $($done:expr),* ] [ $($inner:tt)* ] $(, $($rest:tt)*)?) => {
+        $crate::json_items!([ $($done,)* $crate::json!([ $($inner)* ]) ] $($($rest)*)?)
     };
-    ($items:ident; { $($inner:tt)* } $(, $($rest:tt)*)?) => {
-        $items.push($crate::json!({ $($inner)* }));
-        $crate::json_items!($items; $($($rest)*)?);
+    ([ $($done:expr),* ] { $($inner:tt)* } $(, $($rest:tt)*)?) => {
+        $crate::json_items!([ $($done,)* $crate::json!({ $($inner)* }) ] $($($rest)*)?)
     };
-    ($items:ident; $item:expr $(, $($rest:tt)*)?) => {
-        $items.push($crate::json!($item));
-        $crate::json_items!($items; $($($rest)*)?);
+    ([ $($done:expr),* ] $item:expr $(, $($rest:tt)*)?) => {
+        $crate::json_items!([ $($done,)* $crate::json!($item) ] $($($rest)*)?)
     };
 }
 

@@ -150,3 +150,171 @@ fn is_canonical(point: &[u8; 32]) -> bool {
     let [first, middle @ .., last] = point;
     *first < 0xed || last & !SIGN != 0x7f || middle.iter().any(|&byte| byte != 0xff)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(byte: u8) -> SigningKey {
+        SigningKey::from_seed(&Seed::from_bytes([byte; 32]))
+    }
+
+    fn public(key: &SigningKey) -> [u8; 32] {
+        *key.did().ed25519().unwrap()
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn signs_as_rfc_8032_says() {
+        for (seed, public_key, message, signature) in [
+            (
+                "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+                "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+                "",
+                "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b",
+            ),
+            (
+                "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+                "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+                "72",
+                "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+            ),
+        ] {
+            let key = SigningKey::from_seed(&Seed::from_bytes(bytes(seed).try_into().unwrap()));
+            let message = bytes(message);
+            assert_eq!(public(&key).to_vec(), bytes(public_key));
+            assert_eq!(key.sign(&message).to_vec(), bytes(signature));
+            assert!(verify_ed25519(&public(&key), &message, &bytes(signature)));
+        }
+    }
+
+    #[test]
+    fn secrets_do_not_show() {
+        let seed = Seed::from_bytes([0xab; 32]);
+        let key = SigningKey::from_seed(&seed);
+        assert_eq!(format!("{seed:?}"), "Seed(…)");
+        assert_eq!(format!("{key:?}"), format!("SigningKey({})", key.did()));
+    }
+
+    #[test]
+    fn a_small_order_key_verifies_nothing() {
+        // With S = 0 and R = A the equation holds for the identity, and for the others in one message of eight.
+        for mut point in SMALL_ORDER {
+            for sign in [0, SIGN] {
+                point[31] |= sign;
+                let mut signature = [0; 64];
+                signature[..32].copy_from_slice(&point);
+                for message in 0..=u8::MAX {
+                    assert!(!verify_ed25519(&point, &[message], &signature));
+                    assert!(!verify_ed25519(&public(&key(1)), &[message], &signature));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_holds_all_small_order_encodings() {
+        for mut point in SMALL_ORDER {
+            for sign in [0, SIGN] {
+                point[31] |= sign;
+                assert!(is_small_order(&point));
+                // Decompression is lax: it takes y >= p, and the negative of x = 0.
+                assert!(VerifyingKey::from_bytes(&point).is_ok_and(|key| key.is_weak()), "{point:x?}");
+            }
+        }
+        assert!(!is_small_order(&public(&key(1))));
+    }
+
+    #[test]
+    fn a_point_has_one_encoding() {
+        for (first, middle, last, canonical) in [
+            (0xec, 0xff, 0x7f, true),
+            (0xed, 0xff, 0x7f, false),
+            (0xff, 0xff, 0x7f, false),
+            (0xed, 0xff, 0xff, false),
+            (0xec, 0xff, 0xff, true),
+            (0xed, 0xff, 0x7e, true),
+            (0xed, 0xfe, 0x7f, true),
+            (0x00, 0x00, 0x80, true),
+        ] {
+            assert_eq!(is_canonical(&little_endian(first, middle, last)), canonical, "{first:x} {middle:x} {last:x}");
+        }
+    }
+
+    #[test]
+    fn a_signature_has_one_spelling() {
+        let key = key(1);
+        let good = key.sign(b"hello");
+        assert!(verify_ed25519(&public(&key), b"hello", &good));
+        // S + L is the same scalar.
+        let order = bytes("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010");
+        let (mut other, mut carry) = (good, 0);
+        for (byte, added) in other[32..].iter_mut().zip(order) {
+            let sum = u16::from(*byte) + u16::from(added) + carry;
+            (*byte, carry) = (sum as u8, sum >> 8);
+        }
+        assert!(!verify_ed25519(&public(&key), b"hello", &other));
+        for len in 0..64 {
+            assert!(!verify_ed25519(&public(&key), b"hello", &good[..len]));
+        }
+        assert!(!verify_ed25519(&public(&key), b"hello", &[good.as_slice(), &[0]].concat()));
+    }
+
+    #[test]
+    fn an_envelope_signature_is_ed25519_in_strict_base64() {
+        let key = key(1);
+        let good = key.sign_base64(b"hello");
+        assert!(verify_base64(key.did(), b"hello", &good) && verify_base64_any(key.did(), b"hello", &good));
+        let unpadded = good.trim_end_matches('=').to_owned();
+        for other in [format!("{good} "), format!("{unpadded}===="), unpadded, "A".repeat(1 << 20), String::new()] {
+            assert!(!verify_base64(key.did(), b"hello", &other) && !verify_base64_any(key.did(), b"hello", &other));
+        }
+    }
+
+    #[test]
+    fn a_p256_key_verifies_raw_and_der_outside_envelopes() {
+        use p256_ecdsa::signature::Signer as _;
+        let secret = p256_ecdsa::SigningKey::from_slice(&[7; 32]).unwrap();
+        let public: [u8; 33] = secret.verifying_key().to_sec1_point(true).as_bytes().try_into().unwrap();
+        let did = Did::from_key(&PublicKey::P256(public));
+        let signature: p256_ecdsa::Signature = secret.sign(b"hello");
+        let (raw, der) = (signature.to_bytes().to_vec(), signature.to_der().as_bytes().to_vec());
+        for signature in [&raw, &der] {
+            assert!(verify_p256(&public, b"hello", signature));
+            assert!(!verify_p256(&public, b"other", signature));
+            assert!(verify_base64_any(&did, b"hello", &base64::encode(signature)));
+            assert!(!verify_base64(&did, b"hello", &base64::encode(signature)), "never in an envelope");
+            for len in 0..signature.len() {
+                assert!(!verify_p256(&public, b"hello", &signature[..len]));
+            }
+        }
+        assert!(!verify_p256(&public, b"hello", &[der, vec![0; 80]].concat()));
+        assert!(!verify_p256(&[2; 33], b"hello", &raw[..64]), "not a point that signed");
+        assert!(!verify_p256(&[0xff; 33], b"hello", &raw), "not a point");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_signed_verifies_and_nothing_else(seed: [u8; 32], message: Vec<u8>, flip in 0usize..512) {
+            let key = SigningKey::from_seed(&Seed::from_bytes(seed));
+            let mut signature = key.sign(&message);
+            prop_assert!(verify_ed25519(&public(&key), &message, &signature));
+            prop_assert!(!verify_ed25519(&public(&key), &[message.as_slice(), b"!"].concat(), &signature));
+            signature[flip / 8] ^= 1 << (flip % 8);
+            prop_assert!(!verify_ed25519(&public(&key), &message, &signature));
+        }
+
+        #[test]
+        fn verifying_never_panics(key: [u8; 32], message: Vec<u8>, signature in proptest::collection::vec(any::<u8>(), 60..80)) {
+            prop_assert!(!verify_ed25519(&key, &message, &signature));
+            let mut p256 = [2; 33];
+            p256[1..].copy_from_slice(&key);
+            prop_assert!(!verify_p256(&p256, &message, &signature));
+        }
+    }
+}

@@ -320,3 +320,191 @@ impl<'a> Parser<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::json::{canonical, canonical_as_received};
+
+    fn error(document: impl AsRef<[u8]>) -> ParseError {
+        parse(document.as_ref()).unwrap_err()
+    }
+
+    #[test]
+    fn refuses_other_encodings() {
+        for mark in [&b"\xef\xbb\xbf{}"[..], b"\xff\xfe{\0}\0", b"\xfe\xff\0{\0}", b"\xff\xfe\0\0{\0\0\0"] {
+            assert_eq!(error(mark), ParseError::ByteOrderMark);
+        }
+        for unmarked in [&b"{\0}\0"[..], b"\0{\0}", b"{\0\0\0", b"\0\0\0{", b"\0\0\xfe\xff\0\0\0{", b"1\0", b"\0"] {
+            assert_eq!(error(unmarked), ParseError::WrongEncoding);
+        }
+        for (bytes, at) in
+            [(&b"{\"s\":\"\xe6\x97\"}"[..], 6), (b"\"\xc0\xaf\"", 1), (b"\"\xed\xa0\x80\"", 1), (b"\"\x80\"", 1)]
+        {
+            assert_eq!(error(bytes), ParseError::InvalidUtf8 { at });
+        }
+    }
+
+    #[test]
+    fn refuses_half_a_surrogate_pair_in_values_and_keys() {
+        for half in [r"\ud800", r"\udfff", r"\udc00\ud800", r"\ud800\ud800", r"\ud800x", r"\ud800\n", r"\uD800\u0041"] {
+            assert_eq!(error(format!("\"{half}\"")), ParseError::LoneSurrogate { at: 1 }, "{half}");
+            assert_eq!(error(format!("{{\"{half}\":1}}")), ParseError::LoneSurrogate { at: 2 }, "{half}");
+        }
+        assert_eq!(parse(br#""\ud83d\uDC26\u00e9\u0000""#), Ok(Value::from("🐦é\0")));
+        assert_eq!(parse("\"\u{fffd}\"".as_bytes()), Ok(Value::from("\u{fffd}")));
+    }
+
+    #[test]
+    fn names_the_place_of_what_is_not_json() {
+        for (document, expected) in [
+            ("", ParseError::UnexpectedEnd { at: 0 }),
+            (" \n", ParseError::UnexpectedEnd { at: 2 }),
+            ("{\"a\":1", ParseError::UnexpectedEnd { at: 6 }),
+            ("[1,", ParseError::UnexpectedEnd { at: 3 }),
+            ("\"a", ParseError::UnexpectedEnd { at: 2 }),
+            ("\"\\u12", ParseError::UnexpectedEnd { at: 5 }),
+            ("tru", ParseError::UnexpectedEnd { at: 3 }),
+            ("-", ParseError::UnexpectedEnd { at: 1 }),
+            ("NaN", ParseError::UnexpectedByte { at: 0 }),
+            ("[Infinity]", ParseError::UnexpectedByte { at: 1 }),
+            ("-Infinity", ParseError::InvalidNumber { at: 0 }),
+            ("nul1", ParseError::UnexpectedByte { at: 3 }),
+            ("True", ParseError::UnexpectedByte { at: 0 }),
+            ("[1,]", ParseError::UnexpectedByte { at: 3 }),
+            ("{\"a\":1,}", ParseError::UnexpectedByte { at: 7 }),
+            ("{a:1}", ParseError::UnexpectedByte { at: 1 }),
+            ("{'a':1}", ParseError::UnexpectedByte { at: 1 }),
+            ("[1 2]", ParseError::UnexpectedByte { at: 3 }),
+            ("\u{a0}1", ParseError::UnexpectedByte { at: 0 }),
+            ("// c\n1", ParseError::UnexpectedByte { at: 0 }),
+            ("+1", ParseError::UnexpectedByte { at: 0 }),
+            (".5", ParseError::UnexpectedByte { at: 0 }),
+            ("[01]", ParseError::InvalidNumber { at: 1 }),
+            ("-01", ParseError::InvalidNumber { at: 0 }),
+            ("1.]", ParseError::InvalidNumber { at: 0 }),
+            ("1e+]", ParseError::InvalidNumber { at: 0 }),
+            ("\"\\x41\"", ParseError::InvalidEscape { at: 1 }),
+            ("\"\\u+123\"", ParseError::InvalidEscape { at: 1 }),
+            ("\"\\u12g4\"", ParseError::InvalidEscape { at: 1 }),
+            ("\"a\nb\"", ParseError::ControlCharacter { at: 2 }),
+            ("\"0123456789012345678\u{1f}\"", ParseError::ControlCharacter { at: 20 }),
+            ("{} {}", ParseError::TrailingBytes { at: 3 }),
+            ("{}\0\0\0", ParseError::WrongEncoding),
+            ("null\0", ParseError::TrailingBytes { at: 4 }),
+            ("1 \u{b}", ParseError::TrailingBytes { at: 2 }),
+        ] {
+            assert_eq!(error(document), expected, "{document:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_keep_their_spelling() {
+        for (token, safe) in [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("-1", Some(-1)),
+            ("9007199254740991", Some(MAX_SAFE_INT)),
+            ("-9007199254740991", Some(-MAX_SAFE_INT)),
+            ("9007199254740992", None),
+            ("-9007199254740993", None),
+            ("123456789012345678901234567890", None),
+            ("1.0", None),
+            ("-0.0", None),
+            ("1E5", None),
+            ("1e400", None),
+        ] {
+            let expected = safe.map_or_else(|| Number::Token(token.into()), Number::Integer);
+            assert_eq!(parse(token.as_bytes()), Ok(Value::Number(expected)), "{token}");
+        }
+    }
+
+    #[test]
+    fn nesting_ends_at_the_limit() {
+        let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
+        assert!(parse(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(error(nested(MAX_DEPTH + 1)), ParseError::TooDeep { at: MAX_DEPTH });
+        assert_eq!(error(vec![b'['; 1 << 20]), ParseError::TooDeep { at: MAX_DEPTH });
+        assert_eq!(error("{\"\":".repeat(1 << 18)), ParseError::TooDeep { at: MAX_DEPTH * 4 });
+        assert!(parse("[],".repeat(1000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_last_of_duplicate_keys_wins_however_many_there_are() {
+        assert_eq!(parse(br#"{"a":1,"\u0061":2}"#).unwrap().to_json(), r#"{"a":2}"#);
+        let members: Vec<_> = (0..100_000).map(|n| format!("\"k{}\":{n}", n % 2)).collect();
+        let document = format!("{{{}}}", members.join(","));
+        assert_eq!(parse(document.as_bytes()).unwrap().to_json(), r#"{"k0":99998,"k1":99999}"#);
+    }
+
+    /// Any value, with floats and large integers.
+    fn value() -> impl Strategy<Value = Value> {
+        let number = prop_oneof![
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_filter("JSON has no NaN", |x| x.is_finite()).prop_map(float),
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            number,
+            any::<String>().prop_map(Value::from)
+        ];
+        leaf.prop_recursive(6, 40, 8, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
+                proptest::collection::vec((any::<String>(), inner), 0..8)
+                    .prop_map(|members| Value::from(members.into_iter().collect::<Object>())),
+            ]
+        })
+    }
+
+    fn float(x: f64) -> Value {
+        Value::Number(Number::Token(format!("{x:?}").into()))
+    }
+
+    fn integers_only() -> impl Strategy<Value = Value> {
+        value().prop_filter("signers write integers", |value| canonical(value).is_ok())
+    }
+
+    proptest! {
+        #[test]
+        fn reading_gives_back_what_was_written(value in value()) {
+            prop_assert_eq!(parse(value.to_json().as_bytes()), Ok(value));
+        }
+
+        #[test]
+        fn refuses_every_truncation(value in value()) {
+            let document = Value::Array(vec![value]).to_json();
+            for len in 0..document.len() {
+                prop_assert!(parse(&document.as_bytes()[..len]).is_err());
+            }
+        }
+
+        #[test]
+        fn reading_never_panics(bytes: Vec<u8>, text in "[\\[\\]{}:,\"\\\\u0-9a-f.eE+ -]{0,60}") {
+            let _ = parse(&bytes);
+            if let Ok(value) = parse(text.as_bytes()) {
+                prop_assert_eq!(parse(value.to_json().as_bytes()), Ok(value));
+            }
+        }
+
+        #[test]
+        fn accepts_what_an_independent_reader_accepts(text in "[\\[\\]{}:,\"\\\\nu0-9a-e.E+ -]{0,24}") {
+            let other = serde_json::from_str::<serde_json::Value>(&text);
+            // It refuses numbers that overflow a float; the tokenizer keeps them, to be refused where they are used.
+            let is_range = other.as_ref().is_err_and(|e| e.to_string().contains("out of range"));
+            prop_assert_eq!(parse(text.as_bytes()).is_ok(), other.is_ok() || is_range, "{}", text);
+        }
+
+        #[test]
+        fn canonical_form_agrees_with_an_independent_writer(value in integers_only()) {
+            let written = canonical(&value).unwrap();
+            let mut other: serde_json::Value = serde_json::from_str(&written).unwrap();
+            other.sort_all_objects();
+            prop_assert_eq!(&written, &other.to_string());
+            prop_assert_eq!(canonical_as_received(&value), Ok(written));
+        }
+    }
+}

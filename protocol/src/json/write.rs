@@ -139,3 +139,66 @@ pub(super) fn plain_prefix_len(bytes: &[u8]) -> usize {
     let begin = blocks.iter().take_while(is_plain).count() * 16;
     begin + bytes[begin..].iter().take_while(|&&byte| !is_special(byte)).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{self, Object};
+
+    fn value(document: &str) -> Value {
+        json::parse(document.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn escapes_what_must_be_and_nothing_else() {
+        let controls: String = (0..0x20).map(char::from).collect();
+        assert_eq!(
+            canonical(&Value::from(controls)).unwrap(),
+            "\"\\u0000\\u0001\\u0002\\u0003\\u0004\\u0005\\u0006\\u0007\\b\\t\\n\\u000b\\f\\r\\u000e\\u000f\
+             \\u0010\\u0011\\u0012\\u0013\\u0014\\u0015\\u0016\\u0017\\u0018\\u0019\\u001a\\u001b\\u001c\\u001d\\u001e\\u001f\""
+        );
+        let others = "/\u{7f}\u{80}\u{2028}\u{2029}é e\u{301}\u{10ffff}";
+        assert_eq!(canonical(&Value::from(others)).unwrap(), format!("\"{others}\""));
+        assert_eq!(canonical(&Value::from("0123456789abcdef\"\\")).unwrap(), r#""0123456789abcdef\"\\""#);
+    }
+
+    #[test]
+    fn unicode_is_never_normalised() {
+        let (composed, decomposed) = (Value::from("\u{e9}"), Value::from("e\u{301}"));
+        assert_ne!(canonical(&composed), canonical(&decomposed));
+    }
+
+    #[test]
+    fn only_integers_are_signed() {
+        for token in ["1.0", "0.1", "-0.0", "1e5", "9007199254740992", "1e400"] {
+            let document = format!("{{\"a\":[{{\"b\":{token}}}]}}");
+            assert_eq!(value(&document).to_json(), document, "the wire spelling is kept");
+            let error = CanonicalError::UnverifiableNumber { token: token.into() };
+            assert_eq!(canonical(&value(&document)), Err(error));
+        }
+        assert_eq!(
+            canonical(&Value::from(i64::MAX)).unwrap_err().to_string(),
+            format!("the number {} has no agreed canonical form", i64::MAX)
+        );
+        assert_eq!(canonical(&value("[-0,9007199254740991]")).unwrap(), "[0,9007199254740991]");
+    }
+
+    #[test]
+    fn a_verifier_refuses_what_nobody_agrees_on() {
+        for token in ["1e400", "9007199254740992", "-123456789012345678901234567890"] {
+            assert!(canonical_as_received(&value(token)).is_err(), "{token}");
+        }
+        let error = canonical(&value(&"9".repeat(100_000))).unwrap_err();
+        assert!(error.to_string().len() < 100);
+    }
+
+    #[test]
+    fn literal_syntax_builds_values() {
+        let built = crate::json!({
+            "a": null, "b": [1, -2, null, [], {"c": "d".to_owned() + "e"}], "f": Some(true), "g": None::<&str>, "h": {},
+        });
+        assert_eq!(built.to_json(), r#"{"a":null,"b":[1,-2,null,[],{"c":"de"}],"f":true,"g":null,"h":{}}"#);
+        assert_eq!(crate::json!([]), Value::Array(vec![]));
+        assert_eq!(crate::json!({}), Value::Object(Object::new()));
+    }
+}
