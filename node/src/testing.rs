@@ -197,7 +197,7 @@ pub(crate) fn documents(key: &SigningKey, base: &str, seen: &Seen) -> Act {
     let card = card_of(key, base);
     match seen.path.as_str() {
         "/.well-known/agent-card.json" | "/.well-known/agent.json" => Act::json(&card),
-        "/.well-known/agent-card.sig.json" => Act::json(&card::sign_envelope(key, &card, now())),
+        "/.well-known/agent-card.sig.json" => Act::json(&card::sign_envelope(key, &card, now()).unwrap()),
         _ => Act::status(404),
     }
 }
