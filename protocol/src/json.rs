@@ -52,6 +52,13 @@ impl Number {
             Number::Token(token) => float::integral(token),
         }
     }
+    /// The nearest float, for comparisons; `None` for what is not finite.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Number::Integer(n) => Some(*n as f64),
+            Number::Token(token) => token.parse().ok().filter(|float: &f64| float.is_finite()),
+        }
+    }
 }
 
 impl Value {

@@ -14,6 +14,7 @@ pub mod did;
 mod hex;
 pub mod invite;
 pub mod json;
+pub mod keystate;
 pub mod limits;
 pub mod message;
 pub mod phrase;

@@ -9,6 +9,7 @@ use muretai_protocol::{
     did::{DidError, PublicKey},
     json,
     json::{Object, ParseError, Value, canonical, canonical_as_received, parse},
+    keystate,
     message::{EnvelopeError, Message, SignatureError, signing_payload},
     phrase,
     sign::{Seed, SigningKey},
@@ -240,6 +241,71 @@ fn bindings_that_are_not_in_order_are_refused() {
         };
         assert_eq!(binding::verify(at(case, "input"), &device, now), Err(expected), "{}", text(case, "name"));
     }
+}
+
+#[test]
+fn operating_keys_resolve() {
+    let Some(vectors) = vectors("reject_extra.json") else { return };
+    let (root, now) = (did(&vectors, "reject.keystate.rootDid"), secs(&vectors, "reject.keystate.checkNow"));
+    let accept = cases(&vectors, "reject.keystate.accept", 10);
+    for case in accept.iter().chain(cases(&vectors, "reject.keystate.refuse", 6)) {
+        let resolved = keystate::resolve(&root, case.member("inline"), case.member("pinned"), now);
+        assert_eq!(resolved, did(case, "expect"), "{}", text(case, "name"));
+    }
+}
+
+/// A state of `root` as the sequence of pins describes it.
+fn key_state(root: &SigningKey, state: &Value, ts: UnixSeconds) -> Value {
+    let PublicKey::Ed25519(root_key) = root.did().key() else { unreachable!() };
+    let mut members = json!({
+        "typ": "muretai/keystate/1",
+        "rootDid": root.did(),
+        "epoch": at(state, "epoch").clone(),
+        "rootKey": root_key.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+        "rootNextHash": "",
+        "opDid": signing_key(text(state, "opSeed")).did(),
+        "opNextHash": "",
+        "encPub": "",
+        "encNextHash": "",
+        "guardiansHash": "",
+        "revokedOps": at(state, "revokedOps").clone(),
+        "notBefore": 0,
+        "notAfter": null,
+        "ts": ts.0,
+    });
+    let sig = root.sign_base64(canonical(&members).unwrap().as_bytes());
+    let Value::Object(object) = &mut members else { unreachable!() };
+    object.insert("sig".to_owned(), sig.into());
+    members
+}
+
+#[test]
+fn a_pinned_key_state_is_replaced_by_newer_ones_only() {
+    let Some(vectors) = vectors("reject_extra.json") else { return };
+    let now = UnixSeconds(1_784_273_681);
+    let root = signing_key(text(&vectors, "doorKeystatePin.rootSeed"));
+    let door = signing_key(text(&vectors, "doorKeystatePin.doorSeed"));
+    let mut pinned = None;
+    for case in cases(&vectors, "doorKeystatePin.sequence", 3) {
+        let states = at(&vectors, "doorKeystatePin.states");
+        let signer = signing_key(text(states, &format!("{}.opSeed", text(case, "signer"))));
+        let (from, to, timestamp) = (root.did().as_str(), door.did().as_str(), json!(now.0));
+        let payload = signing_payload(from, to, "m1", Some("c1"), &timestamp, "hello");
+        let message = message(&json!({
+            "messageId": "m1", "contextId": "c1", "text": "hello", "timestamp": timestamp, "from": from, "to": to,
+            "sig": signer.sign_base64(payload.as_bytes()),
+            "keystate": key_state(&root, at(states, text(case, "state")), now),
+        }));
+        let envelope = message.into_envelope().unwrap();
+        assert!(envelope.clone().verify(now).is_err(), "an operating key is none without a pin");
+        let verified = envelope.verify_delegated(pinned.as_ref(), now);
+        assert_eq!(verified.is_ok(), case.member("expectError").is_none(), "{}", text(case, "name"));
+        if let Ok(verified) = verified {
+            assert_eq!(verified.from(), root.did());
+            pinned = verified.keystate_to_pin().cloned().or(pinned);
+        }
+    }
+    assert_eq!(pinned.as_ref().and_then(|state| state.member("epoch")), Some(&json!(2)));
 }
 
 #[test]

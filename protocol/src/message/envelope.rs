@@ -6,6 +6,7 @@ use crate::{
     Did, UnixSeconds,
     binding::{self, Binding},
     json::{Number, Value},
+    keystate,
     limits::{CLOCK_WINDOW_SECS, MAX_EXTRA_SIGNATURES},
     sign::verify_base64,
 };
@@ -68,6 +69,7 @@ pub struct Verified {
     from: Did,
     timestamp: UnixSeconds,
     binding: Option<Binding>,
+    pins_keystate: bool,
 }
 
 impl Message {
@@ -110,22 +112,48 @@ impl Unverified {
 
     /// Step 5: the signature under `from`, the extra signatures of 3.3 and a device binding (11.2).
     ///
-    /// The caller has checked steps 2 and 3. Does at most 3 + [`MAX_EXTRA_SIGNATURES`] verifications, whatever came in.
+    /// The caller has checked steps 2 and 3. A message that an operating key signed does not verify here, because
+    /// without a pin nobody knows whether the key still acts for its root: see [`Unverified::verify_delegated`].
     pub fn verify(self, now: UnixSeconds) -> Result<Verified, SignatureError> {
         let from: Did = self.from.parse().map_err(|_| SignatureError)?;
-        let timestamp = self.timestamp().map_err(|_| SignatureError)?;
-        let payload = self.signed_payload(&from, timestamp).ok_or(SignatureError)?;
-        self.verify_extra_signatures(&from, &payload)?;
-        let binding = self.message.meta("binding").map(|binding| binding::verify(binding, &from, now));
-        let binding = binding.transpose().map_err(|_| SignatureError)?;
-        Ok(Verified { inner: self, from, timestamp, binding })
+        let root = from.clone();
+        self.verify_under(from, &[root], false, now)
     }
 
-    /// The payload that `sig` covers: with the timestamp as received or, for an integral float, as its integer.
+    /// Step 5 where pins are kept: the signature under `from` or under a key that `from` delegated to (11.1).
+    ///
+    /// `pinned` is the last state of `from` for which [`Verified::keystate_to_pin`] answered something, as it was kept.
+    pub fn verify_delegated(self, pinned: Option<&Value>, now: UnixSeconds) -> Result<Verified, SignatureError> {
+        let from: Did = self.from.parse().map_err(|_| SignatureError)?;
+        let signers = keystate::signers(&from, self.message.meta("keystate"), pinned, now);
+        let keystate::Signers { candidates, is_newer } = signers.map_err(|_| SignatureError)?;
+        self.verify_under(from, &candidates, is_newer, now)
+    }
+
+    /// Verifies under the first of at most three keys that fits. At most 2 * 3 + 2 + [`MAX_EXTRA_SIGNATURES`]
+    /// signatures are tried, whatever came in.
+    fn verify_under(
+        self,
+        from: Did,
+        signers: &[Did],
+        pins_keystate: bool,
+        now: UnixSeconds,
+    ) -> Result<Verified, SignatureError> {
+        let timestamp = self.timestamp().map_err(|_| SignatureError)?;
+        let signed = |signer| Some((signer, self.signed_payload(signer, timestamp)?));
+        let (signer, payload) = signers.iter().find_map(signed).ok_or(SignatureError)?;
+        self.verify_extra_signatures(signer, &payload)?;
+        let binding = self.message.meta("binding").map(|binding| binding::verify(binding, &from, now));
+        let binding = binding.transpose().map_err(|_| SignatureError)?;
+        Ok(Verified { inner: self, from, timestamp, binding, pins_keystate })
+    }
+
+    /// The payload that `sig` covers under the key of `signer`: with the timestamp as received or, for an integral
+    /// float, as its integer.
     ///
     /// Generic A2A 1.x SDKs turn the integer that their user signed into a float on the wire (1.3); either spelling
     /// proves the same number.
-    fn signed_payload(&self, from: &Did, timestamp: UnixSeconds) -> Option<String> {
+    fn signed_payload(&self, signer: &Did, timestamp: UnixSeconds) -> Option<String> {
         let received = self.message.meta("timestamp")?;
         let integer = Value::from(timestamp.0);
         let spellings = match received {
@@ -136,14 +164,14 @@ impl Unverified {
             let message = &self.message;
             let context_id = message.context_id.as_deref();
             let id = message.message_id.as_str();
-            signing_payload(from.as_str(), &self.to, id, context_id, timestamp, &message.text)
+            signing_payload(&self.from, &self.to, id, context_id, timestamp, &message.text)
         };
-        let is_signed = |payload: &String| verify_base64(from, payload.as_bytes(), &self.sig);
+        let is_signed = |payload: &String| verify_base64(signer, payload.as_bytes(), &self.sig);
         spellings.into_iter().flatten().map(payload).find(is_signed)
     }
 
     /// `metadata.sigs`: further signatures over the same payload. All that we know must verify (3.3).
-    fn verify_extra_signatures(&self, from: &Did, payload: &str) -> Result<(), SignatureError> {
+    fn verify_extra_signatures(&self, signer: &Did, payload: &str) -> Result<(), SignatureError> {
         let Some(sigs) = self.message.meta("sigs") else { return Ok(()) };
         let mut known = 0;
         for entry in sigs.as_array().ok_or(SignatureError)? {
@@ -155,7 +183,7 @@ impl Unverified {
             known += 1;
             // The signer of an envelope has an Ed25519 key, so `p256-pub` never matches its curve.
             let is_good = alg == "ed25519-pub" && known <= MAX_EXTRA_SIGNATURES;
-            if !is_good || !verify_base64(from, payload.as_bytes(), sig) {
+            if !is_good || !verify_base64(signer, payload.as_bytes(), sig) {
                 return Err(SignatureError);
             }
         }
@@ -189,6 +217,10 @@ impl Verified {
     /// Whether the device belongs to somebody else already is for the caller to remember.
     pub fn owner(&self) -> Option<&Did> {
         self.binding.as_ref().and_then(Binding::owner)
+    }
+    /// The key state that came along and is newer than what was pinned; the caller keeps it for the next message.
+    pub fn keystate_to_pin(&self) -> Option<&Value> {
+        self.message().meta("keystate").filter(|_| self.pins_keystate)
     }
     /// SHA-256 over `to`, `contextId` and `text`, unambiguously joined: equal for an honest re-send (4.5).
     pub fn content_digest(&self) -> [u8; 32] {
