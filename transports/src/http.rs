@@ -7,6 +7,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use muretai_protocol::limits::{MAX_BODY_BYTES, MAX_RESPONSE_BYTES};
 
 use crate::{
     ClientTimeouts, Delivery, PeerAddress, Route, Service, Stop, Transport, TransportError, TransportName,
@@ -22,8 +23,6 @@ mod tls;
 use client::Client;
 use server::Server;
 
-/// Most bytes of an answer that are read (section 12.4).
-pub const MAX_RESPONSE_BYTES: usize = 1_048_576;
 /// Direct HTTP is the best way there is.
 const COST: u8 = 0;
 
@@ -55,7 +54,7 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
-            max_body_bytes: 1_048_576,
+            max_body_bytes: MAX_BODY_BYTES,
             max_connections: 64,
             head_timeout: Duration::from_secs(20),
             request_timeout: Duration::from_secs(20),

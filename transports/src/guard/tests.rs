@@ -109,7 +109,8 @@ fn odd_spellings_of_addresses_are_judged_as_what_they_mean() {
 #[test]
 fn urls_are_refused_by_shape() {
     let long = format!("http://example.com/{}", "a".repeat(MAX_URL_BYTES));
-    let cases: &[(&str, fn(&GuardError) -> bool)] = &[
+    type Test = fn(&GuardError) -> bool;
+    let cases: &[(&str, Test)] = &[
         ("file:///etc/passwd", |e| matches!(e, GuardError::Scheme { .. })),
         ("ftp://example.com/", |e| matches!(e, GuardError::Scheme { .. })),
         ("gopher://example.com/", |e| matches!(e, GuardError::Scheme { .. })),

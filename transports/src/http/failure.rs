@@ -28,8 +28,8 @@ fn sort_connect(error: reqwest::Error, url: String, limit: Duration) -> Transpor
     if error.is_timeout() {
         return TransportError::ConnectTimeout { url, limit };
     }
-    if let Some(reason) = find_tls(&error) {
-        return TransportError::Tls { url, source: Box::new(reason) };
+    if let Some(reason) = find::<rustls::Error>(&error) {
+        return TransportError::Tls { url, source: Box::new(reason.clone()) };
     }
     let source = match find::<io::Error>(&error) {
         Some(source) => copy_io(source),
@@ -45,33 +45,26 @@ fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e 
         if let Some(found) = error.downcast_ref::<E>() {
             return Some(found);
         }
-        at = error.source();
+        at = below(error);
     }
     None
 }
 
-/// rustls hides its errors inside those of the stream, where `source` passes them over.
-fn find_tls(error: &(dyn Error + 'static)) -> Option<rustls::Error> {
-    let mut at = Some(error);
-    while let Some(error) = at {
-        let inside = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
-        if let Some(found) = inside.and_then(|error| error.downcast_ref::<rustls::Error>()) {
-            return Some(found.clone());
-        }
-        if let Some(found) = error.downcast_ref::<rustls::Error>() {
-            return Some(found.clone());
-        }
-        at = error.source();
+/// The cause of an error. `source` of an I/O error passes over the error inside it, where TLS hides.
+fn below<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+    let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    match inside {
+        Some(inside) => Some(inside),
+        None => error.source(),
     }
-    None
 }
 
 /// The last cause says what happened; the ones above it say "error sending request" in three ways.
 fn innermost(error: reqwest::Error) -> crate::Cause {
     let error = error.without_url();
-    let mut at: &dyn Error = &error;
-    while let Some(below) = at.source() {
-        at = below;
+    let mut at: &(dyn Error + 'static) = &error;
+    while let Some(cause) = below(at) {
+        at = cause;
     }
     at.to_string().into()
 }

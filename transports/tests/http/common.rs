@@ -8,11 +8,14 @@ use muretai_transports::{
     http::{HttpTransport, ServerLimits},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::Notify,
     task::JoinHandle,
 };
+
+/// More than the sockets of one connection hold.
+pub(crate) const LARGE: usize = 32 * 1_048_576;
 
 /// Answers with what it got. Some bodies make it misbehave.
 #[derive(Default)]
@@ -34,7 +37,10 @@ impl Service for Echo {
                 self.release.notified().await;
             }
             b"bad" => return Outcome { status: 400, body: Bytes::from_static(b"{}") },
-            b"large" => return Outcome { status: 200, body: vec![b'x'; 4 * 1_048_576].into() },
+            b"large" => {
+                self.entered.notify_one();
+                return Outcome { status: 200, body: vec![b'x'; LARGE].into() };
+            }
             _ => {}
         }
         let body = match request.a2a_version {
@@ -83,8 +89,8 @@ pub(crate) async fn start_at(address: &str, mount: &str, limits: ServerLimits) -
 }
 
 /// A connection on which tests write what they like.
-pub(crate) struct Raw {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Raw<S = TcpStream> {
+    pub(crate) stream: S,
     buffer: Vec<u8>,
 }
 
@@ -108,11 +114,17 @@ impl Answer {
 
 impl Raw {
     pub(crate) async fn connect(server: &Running) -> Raw {
-        Raw { stream: TcpStream::connect(server.address).await.unwrap(), buffer: Vec::new() }
+        Raw::of(TcpStream::connect(server.address).await.unwrap())
     }
 
     pub(crate) async fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+}
+
+impl<S: AsyncRead + Unpin> Raw<S> {
+    pub(crate) fn of(stream: S) -> Raw<S> {
+        Raw { stream, buffer: Vec::new() }
     }
 
     /// The next answer; `None` when the connection ended before one began.

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 mod client;
 mod common;
+mod framing;
 mod server;

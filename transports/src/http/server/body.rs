@@ -52,16 +52,16 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits) -> Result<Bytes
     }
 }
 
-/// Reads a body away, up to a limit, its errors included. Says whether it was read to its end.
+/// Reads a body away, up to a limit. Says whether it came to its end, so that another request may follow.
 pub(super) async fn drain(mut body: Incoming, limit: usize) -> bool {
     let mut left = limit;
-    while let Ok(Some(piece)) = next(&mut body).await {
-        match left.checked_sub(piece.len()) {
-            Some(rest) => left = rest,
-            None => return false,
+    loop {
+        match next(&mut body).await {
+            Ok(None) => return true,
+            Ok(Some(piece)) if piece.len() <= left => left -= piece.len(),
+            Ok(Some(_)) | Err(_) => return false,
         }
     }
-    body.is_end_stream()
 }
 
 /// The next piece of data; `None` at the end. Trailers are dropped.

@@ -258,7 +258,8 @@ impl FramedStream {
 
     /// Says whether the peer may have sent what nobody reads.
     fn must_linger(&self) -> bool {
-        !self.has_ended && !(matches!(self.stage, Stage::Head { .. }) && self.buffer.is_empty())
+        let is_between_requests = matches!(self.stage, Stage::Head { .. }) && self.buffer.is_empty();
+        !self.has_ended && !is_between_requests
     }
 
     fn check_written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
