@@ -43,6 +43,13 @@ pub(crate) struct PeerRefusal {
     pub(crate) data: Option<Value>,
 }
 
+impl PeerRefusal {
+    /// What the peer says beyond its code: `data.detail`.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        self.data.as_ref()?.member("detail")?.as_str()
+    }
+}
+
 /// What the errors of the lower crates say beyond their text.
 pub(crate) trait Explain: Error {
     /// Whose fault it is.
@@ -116,7 +123,7 @@ macro_rules! explains_itself {
     )*};
 }
 
-explains_itself!(HomeError, KeyFileError, InviteError, ClaimError);
+explains_itself!(HomeError, KeyFileError, InviteError, ServeError, CardFetchError);
 
 impl Explain for SendError {
     fn fault(&self) -> Fault {
@@ -135,7 +142,26 @@ impl Explain for SendError {
     }
 }
 
-impl Explain for ServeError {}
+impl Explain for ClaimError {
+    fn fault(&self) -> Fault {
+        ClaimError::fault(self)
+    }
+    fn hint(&self) -> Option<String> {
+        ClaimError::hint(self)
+    }
+    fn refusal(&self) -> Option<PeerRefusal> {
+        match self {
+            ClaimError::Refused { code, message, data, .. } => {
+                Some(PeerRefusal { code: *code, message: message.clone(), data: data.clone() })
+            }
+            ClaimError::NotValid { code: Some(code), .. } => {
+                Some(PeerRefusal { code: *code, message: self.to_string(), data: None })
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Explain for StoreError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -148,10 +174,5 @@ impl Explain for StoreError {
             _ => return None,
         };
         Some(hint.to_owned())
-    }
-}
-impl Explain for CardFetchError {
-    fn fault(&self) -> Fault {
-        Fault::Unverified
     }
 }

@@ -13,8 +13,12 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 
-const ERROR: Style = AnsiColor::Red.on_default().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// What failed.
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// What may be wrong.
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// What is as it should be.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 /// Emphasis in what a person reads, such as a name.
 pub(crate) const STRONG: Style = Style::new().bold();
@@ -205,6 +209,14 @@ fn usage_line(error: &clap::Error) -> String {
 fn failure_text(failure: &Failure) -> String {
     let line = |text: &str| text::one_line(text, MAX_ERROR_CHARS);
     let mut shown = format!("{} {}", paint(ERROR, "error:"), line(&failure.message));
+    if let Some(refusal) = &failure.refusal {
+        if !failure.message.contains(&refusal.code.to_string()) {
+            shown.push_str(&format!("\n  caused by: the peer refused: {} {}", refusal.code, line(&refusal.message)));
+        }
+        if let Some(detail) = refusal.detail() {
+            shown.push_str(&format!("\n  caused by: {}", line(detail)));
+        }
+    }
     for cause in &failure.causes {
         shown.push_str(&format!("\n  caused by: {}", line(cause)));
     }

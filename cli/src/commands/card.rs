@@ -1,8 +1,158 @@
-//! placeholder
-use crate::{context::Context, exit::Exit, failure::Failure};
-/// Not yet
+//! `muretai card`: what an agent says about itself, and whether that is proven.
+
+use std::time::Duration;
+
+use muretai_node::{
+    Agent,
+    send::peer::{FetchedCard, PeerCard},
+    serve::URL_SETTING,
+};
+use muretai_protocol::json::Value;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    context::{self, Context},
+    exit::Exit,
+    failure::Failure,
+    output::{self, paint},
+    parse, people, progress, wire,
+};
+
+/// Show your own card, or fetch a peer's and verify it
+///
+/// Without TARGET: the card that `muretai serve` serves, as JSON. With one: who is there, and whether the card is
+/// signed by its DID for that address. A card that does not verify is an error.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
-pub(crate) fn run(_: &Context, _: &Args) -> Result<Exit, Failure> {
-    Ok(Exit::Done)
+#[command(after_help = "Examples:\n\
+\x20 muretai card\n\
+\x20 muretai card south.example --json")]
+pub(crate) struct Args {
+    /// A contact's name, a DID, a card URL or a bare domain
+    target: Option<String>,
+    /// How long everything together may take [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    timeout: Option<Duration>,
+    /// Dial loopback and private addresses that a peer named
+    #[arg(long)]
+    allow_private: bool,
+}
+
+#[derive(Serialize)]
+struct CardJson<'a> {
+    card: Box<RawValue>,
+    /// The envelope beside the card verified; `null` for the own card, which nobody has to prove here.
+    signed: Option<bool>,
+    url: &'a str,
+    did: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let timeout = context.timeout(args.timeout)?;
+    context::block_on(async {
+        let agent = context.open(timeout).await?;
+        let done = match &args.target {
+            None => own(context, &agent).await,
+            Some(target) => peer(context, &agent, target, args.allow_private).await,
+        };
+        agent.close().await;
+        done.map(|()| Exit::Done)
+    })
+}
+
+async fn own(context: &Context, agent: &Agent) -> Result<(), Failure> {
+    let url = agent.store().setting(URL_SETTING).await;
+    let url = url.map_err(|error| Failure::of("cannot show the card", &error))?.unwrap_or_default();
+    let card = agent.card(&url, false);
+    if url.is_empty() {
+        context.out.note("it has no address yet: `muretai serve` gives it one");
+    }
+    let json = CardJson {
+        card: wire::raw(&card),
+        signed: None,
+        url: &url,
+        did: Some(agent.did().as_str()),
+        name: Some(agent.name()),
+    };
+    context.out.either(&json, || {
+        let value: Option<serde_json::Value> = serde_json::from_str(&card.to_json()).ok();
+        value.map_or_else(|| card.to_json(), |value| format!("{value:#}"))
+    })
+}
+
+async fn peer(context: &Context, agent: &Agent, target: &str, allow_private: bool) -> Result<(), Failure> {
+    let allow_private = context.allow_private(allow_private)?;
+    let shown = people::shown(target);
+    let fetching =
+        progress::watch(&context.out, format!("fetching the card of {shown}"), agent.card_of(target, allow_private));
+    let fetched = fetching.await.map_err(|error| Failure::of(format!("cannot show the card of `{shown}`"), &error))?;
+    match fetched {
+        FetchedCard::Peer(peer) => context.out.either(&peer_json(&peer), || peer_text(&peer)),
+        FetchedCard::Foreign { card, url } => {
+            context.out.warn("this agent has no DID: nothing that it says can be verified");
+            let name = card.member("name").and_then(Value::as_str);
+            let json = CardJson { card: wire::raw(&card), signed: Some(false), url: &url, did: None, name };
+            context.out.either(&json, || facts(name.unwrap_or_default(), "none", &url, "unproven", &card))
+        }
+    }
+}
+
+fn peer_json(peer: &PeerCard) -> CardJson<'_> {
+    CardJson {
+        card: wire::raw(&peer.card.raw),
+        signed: Some(peer.is_signed),
+        url: &peer.base,
+        did: Some(peer.card.did.as_str()),
+        name: Some(&peer.card.name),
+    }
+}
+
+fn peer_text(peer: &PeerCard) -> String {
+    let proof = if peer.is_signed {
+        "signed by this DID for this address"
+    } else {
+        "unproven: no signature beside it, so this is a claim of whoever serves it"
+    };
+    facts(&peer.card.name, peer.card.did.as_str(), &peer.base, proof, &peer.card.raw)
+}
+
+fn facts(name: &str, did: &str, url: &str, proof: &str, card: &Value) -> String {
+    let mut lines = vec![
+        format!("name    {}", paint(output::STRONG, &people::shown(name))),
+        format!("did     {did}"),
+        format!("url     {}", people::shown(url)),
+        format!("card    {proof}"),
+    ];
+    if let Some(description) = card.member("description").and_then(Value::as_str) {
+        lines.push(format!("about   {}", people::shown(description)));
+    }
+    for skill in card.member("skills").and_then(Value::as_array).unwrap_or_default().iter().take(MAX_SKILLS) {
+        let member = |name| people::shown(skill.member(name).and_then(Value::as_str).unwrap_or_default());
+        lines.push(format!("skill   {}: {}", member("name"), member("description")));
+    }
+    lines.join("\n")
+}
+
+/// Skills that a person is shown; --json has them all.
+const MAX_SKILLS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use muretai_protocol::json;
+
+    use super::*;
+
+    #[test]
+    fn a_card_of_a_stranger_is_shown_line_by_line_without_its_tricks() {
+        let card = json!({
+            "description": "kind\ndid     did:key:zForged",
+            "skills": [{ "name": "a\u{1b}[2K", "description": "b" }, 7],
+        });
+        let shown = facts("n\u{202e}", "did:key:z6Mk", "http://x", "unproven", &card);
+        let plain = anstream::adapter::strip_str(&shown).to_string();
+        assert_eq!(plain.lines().filter(|line| line.starts_with("did ")).count(), 1, "{plain}");
+        assert!(!plain.contains(['\u{1b}', '\u{202e}']), "{plain:?}");
+        assert_eq!(plain.lines().filter(|line| line.starts_with("skill ")).count(), 2);
+    }
 }
