@@ -216,6 +216,11 @@ impl Serving {
     }
 }
 
+/// The URL that a lock says, when somebody holds it; empty when its holder has not said where yet.
+pub(crate) fn running_url(lock: &std::path::Path) -> Option<String> {
+    lock::holder(lock).map(|holder| holder.url)
+}
+
 /// The listening side dials nobody.
 const CLIENT_TIMEOUTS: ClientTimeouts =
     ClientTimeouts { connect: Duration::from_secs(5), total: Duration::from_secs(10) };

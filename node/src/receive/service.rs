@@ -28,6 +28,7 @@ use super::{
 use crate::Agent;
 
 mod documents;
+mod log;
 #[cfg(test)]
 mod tests;
 
@@ -181,14 +182,17 @@ impl Service for Receiver {
             match frame::read(&request.body, request.a2a_version.as_deref(), self.inner.profile) {
                 Ok(request) => request,
                 Err(rejected) => {
+                    log::rejected(request.remote, &rejected.refusal);
                     let body = rpc::error(&rejected.id, &rejected.refusal).into();
                     return Outcome { status: rejected.status, body };
                 }
             };
+        let line = log::Line::begin(&message, request.remote);
         let result = match self.inner.ladder.climb(message, now).await {
             Ok(passed) => self.answer(call, passed, now).await,
             Err(refusal) => Err(refusal),
         };
+        line.end(result.as_ref().err());
         let body = match result {
             Ok(result) => rpc::result(&id, &result),
             Err(refusal) => rpc::error(&id, &refusal),

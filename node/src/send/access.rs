@@ -11,7 +11,7 @@ use muretai_store::{
 };
 use muretai_transports::guard::Policy;
 
-use crate::{Agent, send::target::host_of};
+use crate::{Agent, send::target::host_of, serve::running_url};
 
 /// The kind of network that a URL's host is on, as far as its spelling tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,11 +102,6 @@ impl Agent {
     pub(crate) fn served_url(&self) -> Option<String> {
         running_url(&self.inner.dir.serve_lock()).filter(|url| !url.is_empty())
     }
-}
-
-/// What a lock that somebody holds says; empty when its holder has not said where yet.
-fn running_url(_lock: &std::path::Path) -> Option<String> {
-    None
 }
 
 #[cfg(test)]
