@@ -1,0 +1,6 @@
+//! The bodies. A body takes any bytes, calls what production code calls, and checks what must hold for every input.
+pub mod card;
+pub mod did;
+pub mod envelope;
+pub mod invite_link;
+pub mod parse;
