@@ -69,7 +69,7 @@ impl fmt::Debug for SigningKey {
 pub fn verify_ed25519(key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool {
     let Ok(signature) = <&[u8; 64]>::try_from(signature) else { return false };
     let Some((r, _)) = signature.split_first_chunk::<32>() else { return false };
-    if [key, r].into_iter().any(|point| is_small_order(point) || !is_canonical(point)) {
+    if !is_acceptable(key) || !is_acceptable(r) {
         return false;
     }
     // `verify` decompresses the key, refuses S >= L, computes [S]B - [h]A and compares its encoding with the bytes of R:
@@ -80,13 +80,22 @@ pub fn verify_ed25519(key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool 
 /// ES256; accepts raw `r||s` and DER of at most 72 bytes.
 pub fn verify_p256(key: &[u8; 33], message: &[u8], signature: &[u8]) -> bool {
     use p256_ecdsa::{Signature, VerifyingKey, signature::Verifier as _};
-    let signature = match signature.len() {
-        64 => Signature::from_slice(signature),
-        len if len <= MAX_P256_DER_BYTES => Signature::from_der(signature),
-        _ => return false,
-    };
-    let (Ok(signature), Ok(key)) = (signature, VerifyingKey::from_sec1_bytes(key)) else { return false };
-    key.verify(message, &signature).is_ok()
+    if signature.len() > MAX_P256_DER_BYTES {
+        return false;
+    }
+    let Ok(key) = VerifyingKey::from_sec1_bytes(key) else { return false };
+    // A DER signature can have 64 bytes too, so the length alone does not decide.
+    let spellings = [Signature::from_slice(signature), Signature::from_der(signature)];
+    spellings.into_iter().flatten().any(|signature| key.verify(message, &signature).is_ok())
+}
+
+/// Whether a signature under this DID can verify at all: its key is a point that [`verify_ed25519`] or [`verify_p256`]
+/// takes. The codec does not judge points (2.1); who adds a contact or makes a friend does.
+pub fn has_usable_key(did: &Did) -> bool {
+    match did.key() {
+        PublicKey::Ed25519(key) => is_acceptable(&key) && VerifyingKey::from_bytes(&key).is_ok(),
+        PublicKey::P256(key) => p256_ecdsa::VerifyingKey::from_sec1_bytes(&key).is_ok(),
+    }
 }
 
 /// Verifies a strict base64 signature under the Ed25519 key of `signer`; a P-256 signer never verifies here.
@@ -137,6 +146,10 @@ const fn little_endian(first: u8, middle: u8, last: u8) -> [u8; 32] {
     bytes[0] = first;
     bytes[31] = last;
     bytes
+}
+
+fn is_acceptable(point: &[u8; 32]) -> bool {
+    !is_small_order(point) && is_canonical(point)
 }
 
 fn is_small_order(point: &[u8; 32]) -> bool {
@@ -296,6 +309,18 @@ mod tests {
         assert!(!verify_p256(&public, b"hello", &[der, vec![0; 80]].concat()));
         assert!(!verify_p256(&[2; 33], b"hello", &raw[..64]), "not a point that signed");
         assert!(!verify_p256(&[0xff; 33], b"hello", &raw), "not a point");
+    }
+
+    #[test]
+    fn an_unusable_key_is_told_before_it_signs() {
+        let ed25519 = |key| Did::from_key(&PublicKey::Ed25519(key));
+        assert!(has_usable_key(key(1).did()));
+        for unusable in [SMALL_ORDER[1], [0xff; 32], little_endian(2, 0, 0)] {
+            assert!(!has_usable_key(&ed25519(unusable)));
+        }
+        let mut beyond_the_field = [0xff; 33];
+        beyond_the_field[0] = 2;
+        assert!(!has_usable_key(&Did::from_key(&PublicKey::P256(beyond_the_field))));
     }
 
     proptest! {

@@ -173,6 +173,7 @@ impl<'a> Parser<'a> {
             items.push(self.value()?);
             self.skip_whitespace();
             if self.eat(b']') {
+                items.shrink_to_fit();
                 return Ok(Value::Array(items));
             }
             self.expect(b',')?;
@@ -196,6 +197,8 @@ impl<'a> Parser<'a> {
             members.push((key, self.value()?));
             self.skip_whitespace();
             if self.eat(b'}') {
+                // A vector begins with room for four: a body of tiny objects would cost four times its due.
+                members.shrink_to_fit();
                 return Ok(Value::Object(Object::from_unsorted(members)));
             }
             self.expect(b',')?;
