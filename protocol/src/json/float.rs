@@ -6,8 +6,7 @@ use crate::limits::MAX_SAFE_INT;
 /// `None` for a non-finite number, and for an integer token: those that agree everywhere are never kept as tokens.
 pub(super) fn cpython_repr(token: &str) -> Option<String> {
     let number = float(token)?;
-    // Rust and CPython both choose the shortest digits that round-trip; they differ in the layout only.
-    let scientific = format!("{:e}", number.abs());
+    let scientific = shortest(number.abs());
     let (mantissa, exponent) = scientific.split_once('e')?;
     let exponent: i32 = exponent.parse().ok()?;
     let sign = if number.is_sign_negative() { "-" } else { "" };
@@ -17,6 +16,20 @@ pub(super) fn cpython_repr(token: &str) -> Option<String> {
         let exponent_sign = if exponent < 0 { '-' } else { '+' };
         format!("{sign}{mantissa}e{exponent_sign}{:02}", exponent.unsigned_abs())
     })
+}
+
+/// The shortest digits that round-trip, as `d.ddde±x`.
+///
+/// Of two equally short and equally near ones, such as `…23.2` and `…23.3` for `…23.25`, Rust's shortest form takes the
+/// larger and CPython the even one. Rust's exact form rounds to even, so it decides, unless it leaves the float.
+fn shortest(number: f64) -> String {
+    let shortest = format!("{number:e}");
+    let digits = shortest.bytes().take_while(|&byte| byte != b'e').filter(u8::is_ascii_digit).count();
+    let even = format!("{number:.*e}", digits - 1);
+    match even.parse() == Ok(number) {
+        true => even,
+        false => shortest,
+    }
 }
 
 /// Lays out the digits of `mantissa` (`d` or `d.ddd`) without an exponent.
@@ -74,6 +87,9 @@ mod tests {
             ("5e-324", "5e-324"),
             ("1.7976931348623157e308", "1.7976931348623157e+308"),
             ("-1e-400", "-0.0"),
+            // Two spellings are equally near; the even digit wins.
+            ("1791770295115023.25", "1791770295115023.2"),
+            ("9007199254740993.0", "9007199254740992.0"),
         ];
         for (token, expected) in cases {
             assert_eq!(cpython_repr(token).as_deref(), Some(expected), "{token}");
