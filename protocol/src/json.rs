@@ -162,7 +162,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// Builds a [`Value`](crate::json::Value) from literal syntax, like `json!({"v": 1, "did": did.as_str()})`.
+/// Builds a [`Value`] from literal syntax, like `json!({"v": 1, "did": did.as_str()})`.
 ///
 /// Keys are literals; values are nested literals, `null`, or any expression that is `Into<Value>`.
 #[macro_export]
