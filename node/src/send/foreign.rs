@@ -184,3 +184,6 @@ fn answered(reply: &SentReply) -> Answered {
         extra: None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -499,3 +499,6 @@ fn extra_of(message: &Message) -> Option<String> {
     }
     (!extra.is_empty()).then(|| Value::Object(extra).to_json())
 }
+
+#[cfg(test)]
+mod tests;

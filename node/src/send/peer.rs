@@ -399,3 +399,6 @@ pub(crate) fn is_web_page(fetched: &Fetched) -> bool {
     let is_html = fetched.content_type.as_deref().is_some_and(|kind| kind.trim_start().starts_with("text/html"));
     is_html || fetched.body.trim_ascii_start().starts_with(b"<")
 }
+
+#[cfg(test)]
+mod tests;
