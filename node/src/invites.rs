@@ -16,6 +16,7 @@ use muretai_store::{contacts::Contact, invites::InviteRow};
 use crate::{
     Agent,
     agent::{now, random},
+    serve::URL_SETTING,
 };
 
 pub use error::{ClaimError, InviteError};
@@ -123,7 +124,7 @@ impl Agent {
             code: row.code,
             expires: row.expires,
             url,
-            is_offline: !self.is_served(),
+            is_offline: self.served_by().is_none(),
         })
     }
 
@@ -155,16 +156,16 @@ impl Agent {
             exp: row.expires,
             purpose,
             relay: None,
-            enc_pub: Some(&self.inner.sealing.enc_pub()),
+            enc_pub: Some(&self.enc_pub()),
         };
-        invite::mint(&self.inner.key, &spec)
+        invite::mint(self.key(), &spec)
     }
 
     /// The address that an invite names: the owner's word, or where `serve` is or was.
     async fn invite_base(&self, url: Option<&str>) -> Result<String, InviteError> {
         let url = match url {
             Some(url) => url.trim().to_owned(),
-            None => self.store().setting("serve.url").await?.ok_or(InviteError::NoUrl)?,
+            None => self.store().setting(URL_SETTING).await?.ok_or(InviteError::NoUrl)?,
         };
         match urls::canonical_base(&url) {
             Ok(base) if urls::is_wildcard(&base) => Err(InviteError::Wildcard(base)),

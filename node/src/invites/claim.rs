@@ -182,10 +182,10 @@ impl Agent {
             extra: Object::new(),
         };
         let mut params = Object::new();
-        params.insert("message".to_owned(), message::sign(&self.inner.key, &draft));
+        params.insert("message".to_owned(), message::sign(self.key(), &draft));
         params.insert("nonce".to_owned(), invite.nonce.as_str().into());
         params.insert("name".to_owned(), self.name().into());
-        params.insert("enc_pub".to_owned(), self.inner.sealing.enc_pub().into());
+        params.insert("enc_pub".to_owned(), self.enc_pub().into());
         if let Some(url) = self.served_url() {
             params.insert("url".to_owned(), url.into());
         }

@@ -11,7 +11,11 @@ use muretai_store::{
 };
 use muretai_transports::guard::Policy;
 
-use crate::{Agent, send::target::host_of, serve::running_url};
+use crate::{
+    Agent,
+    send::target::host_of,
+    serve::{URL_SETTING, running_url},
+};
 
 /// The kind of network that a URL's host is on, as far as its spelling tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl Agent {
 
     /// Whether this agent, or another of this home, is served on such a network.
     async fn is_neighbour(&self, network: Network) -> Result<bool, StoreError> {
-        let own = self.store().setting("serve.url").await?;
+        let own = self.store().setting(URL_SETTING).await?;
         if own.is_some_and(|url| network_of(&url) == network) {
             return Ok(true);
         }
@@ -93,14 +97,9 @@ impl Agent {
         entries.flatten().filter_map(|entry| running_url(&entry.path().join("serve.lock"))).collect()
     }
 
-    /// Whether a `serve` of this agent is running.
-    pub(crate) fn is_served(&self) -> bool {
-        running_url(&self.inner.dir.serve_lock()).is_some()
-    }
-
     /// Where this agent is served right now.
     pub(crate) fn served_url(&self) -> Option<String> {
-        running_url(&self.inner.dir.serve_lock()).filter(|url| !url.is_empty())
+        self.served_by().map(|holder| holder.url).filter(|url| !url.is_empty())
     }
 }
 

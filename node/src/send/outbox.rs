@@ -434,7 +434,7 @@ fn sign(agent: &Agent, request: &SendRequest, to: &Did, message_id: &MessageId, 
         timestamp,
         extra,
     };
-    message::sign(&agent.inner.key, &draft)
+    message::sign(agent.key(), &draft)
 }
 
 /// The same signed message as A2A 1.0 spells it (6.7): none of the six signed values changes.
