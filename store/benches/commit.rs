@@ -35,7 +35,8 @@ async fn run(messages: u64) {
     while done < messages {
         let block = BLOCK.min(messages - done);
         let (started, cpu) = (Instant::now(), cpu_secs());
-        let callers: Vec<_> = (0..CALLERS).map(|n| tokio::spawn(call(store.clone(), n, next.clone(), done + block))).collect();
+        let callers: Vec<_> =
+            (0..CALLERS).map(|n| tokio::spawn(call(store.clone(), n, next.clone(), done + block))).collect();
         for caller in callers {
             caller.await.unwrap();
         }
@@ -87,7 +88,8 @@ fn message(from: &Did, n: u64) -> Received {
         message_id: format!("{n:032x}"),
         context_id: None,
         reply_to: None,
-        text: "a text of the length that a short message has, which is about one hundred characters, more or less".to_owned(),
+        text: "a text of the length that a short message has, which is about one hundred characters, more or less"
+            .to_owned(),
         timestamp: now,
         received: now,
         digest,

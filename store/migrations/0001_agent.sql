@@ -57,11 +57,19 @@ CREATE TABLE messages (
 
 CREATE INDEX messages_unread ON messages (is_unread) WHERE is_unread = 1;
 
--- The first 16 bytes of SHA-256 over sender, 0x00, message id; the digest tells an honest re-send from a reused id.
+-- The durable set of handled ids. A key is the first 16 bytes of SHA-256 over sender, 0x00, message id; the digest of 32
+-- bytes tells an honest re-send from a reused id.
 CREATE TABLE handled (
     key BLOB PRIMARY KEY,
     digest BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The newest handled ids, one row for each group commit: keys and digests, 48 bytes each, one after the other. They move
+-- to `handled` in sorted order, many for each page. A row stays until all its entries are there.
+CREATE TABLE handled_log (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    entries BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE settings (
     key TEXT PRIMARY KEY,

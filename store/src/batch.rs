@@ -5,6 +5,7 @@
 //! that are about no row (full disk, another writer) fail everyone at once.
 use std::{
     collections::{HashMap, HashSet},
+    fmt::Write as _,
     sync::{Arc, LazyLock},
 };
 
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     StoreError,
-    key::KEY_BYTES,
+    handled::{self, Digest, ENTRY_BYTES, KEY_BYTES, Key, SharedTail, catch_up, digest_in_table},
     messages::{Committed, Received},
     writer::{begin, commit, roll_back},
 };
@@ -24,21 +25,23 @@ pub(crate) const MAX_BATCH: usize = 256;
 const MAX_CHUNK: usize = 64;
 /// Addresses whose numbers are kept in memory; numbers never change.
 const MAX_KNOWN_PEERS: usize = 4096;
+/// Older ids that move to the table with each message: more than one, so that a run is gone before the next is full.
+const MOVED_PER_MESSAGE: usize = 2;
 /// A contact's `last_seen` is written when it is older than this: one small update a minute, not one a message.
 const SEEN_EVERY_SECS: i64 = 60;
 
 /// A message and who waits for it.
 pub(crate) struct Pending {
     pub(crate) message: Received,
-    pub(crate) key: [u8; KEY_BYTES],
+    pub(crate) key: Key,
     pub(crate) answer: oneshot::Sender<Result<Committed, StoreError>>,
 }
 
 /// Collects messages and commits them together.
-#[derive(Default)]
 pub(crate) struct Batch {
     pending: Vec<Pending>,
     peers: HashMap<Box<str>, Peer>,
+    tail: SharedTail,
 }
 
 #[derive(Clone, Copy)]
@@ -59,22 +62,50 @@ struct Statement {
 
 impl Statement {
     fn new(messages: usize) -> Statement {
-        let ids = vec!["(?,?)"; messages].join(",");
-        let rows = vec!["(?,?,?,?,?,?,?,?,?,?,?)"; 2 * messages].join(",");
         // OR ROLLBACK saves the journal that undoing half a statement would need; a failure ends the transaction anyway.
+        // The log takes no row, and fails for it, when another process has written to it or an id is in the table.
+        let numbers = |count: usize| {
+            let mut list = String::from("(0)");
+            (1..count).for_each(|n| write!(list, ",({n})").expect("a String takes everything"));
+            list
+        };
+        let rows = vec!["(?,?,?,?,?,?,?,?,?,?,?)"; 2 * messages].join(",");
         let insert = format!(
-            "INSERT OR ROLLBACK INTO handled (key, digest) SELECT column1, column2 FROM (VALUES {ids}) \
-             WHERE column1 IS NOT NULL; \
+            "INSERT OR ROLLBACK INTO handled_log (entries) \
+             SELECT CASE WHEN ? = ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'handled_log'), 0) \
+             AND NOT EXISTS (SELECT 1 FROM (VALUES {ids}) CROSS JOIN handled \
+             ON key = substr(?, 1 + {ENTRY_BYTES} * column1, {KEY_BYTES})) THEN ? END; \
+             INSERT OR IGNORE INTO handled (key, digest) \
+             SELECT substr(run, 1 + {ENTRY_BYTES} * column1, {KEY_BYTES}), \
+             substr(run, 1 + {KEY_BYTES} + {ENTRY_BYTES} * column1, {digest}) \
+             FROM (SELECT ? AS run) CROSS JOIN (VALUES {moving}) WHERE {ENTRY_BYTES} * column1 < length(run); \
              INSERT OR ROLLBACK INTO messages (peer, direction, is_auto, timestamp, received, message_id, reply_to, \
              context_id, sig, text, extra, is_unread, is_verified) \
              SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, \
-             column2 = 0, 1 FROM (VALUES {rows}) WHERE column1 IS NOT NULL"
+             column2 = 0, 1 FROM (VALUES {rows}) WHERE column1 IS NOT NULL",
+            ids = numbers(messages),
+            moving = numbers(MOVED_PER_MESSAGE * messages),
+            digest = ENTRY_BYTES - KEY_BYTES,
         );
         Statement { alone: format!("BEGIN IMMEDIATE; {insert}; COMMIT").into(), insert: insert.into() }
     }
 }
 
+/// What one chunk inserts.
+struct Chunk<'a> {
+    messages: &'a [&'a Pending],
+    peers: Vec<i64>,
+    /// The log row before the one that it adds.
+    seen: i64,
+    /// Older ids that move to the table with it.
+    slice: Vec<u8>,
+}
+
 impl Batch {
+    pub(crate) fn new(tail: SharedTail) -> Batch {
+        Batch { pending: Vec::with_capacity(MAX_BATCH), peers: HashMap::new(), tail }
+    }
+
     pub(crate) fn push(&mut self, one: Pending) {
         self.pending.push(one);
     }
@@ -104,8 +135,7 @@ impl Batch {
             Err(error) if error.is_about_a_row() && pending.len() > 1 => {
                 for one in pending {
                     let alone = self.store_carefully(conn, std::slice::from_ref(&one)).await;
-                    let outcome = alone.map(|committed| committed[0]);
-                    one.answer.send(outcome).ok();
+                    one.answer.send(alone.map(|committed| committed[0])).ok();
                 }
                 true
             }
@@ -113,114 +143,163 @@ impl Batch {
         }
     }
 
-    /// Stores all as new: any duplicate is an error.
-    async fn store(&mut self, conn: &mut SqliteConnection, all: &[Pending]) -> Result<Vec<Committed>, StoreError> {
-        let all: Vec<&Pending> = all.iter().collect();
-        if all.len() <= MAX_CHUNK
-            && let Some(peers) = self.known_and_seen(&all)
-        {
-            let statement = &STATEMENTS[power(all.len())];
-            let last = match insert(conn, statement.alone.clone(), &all, &peers).await {
-                Ok(last) => last,
+    /// Stores all as new, in one statement when it can be; a duplicate is an error.
+    async fn store(&mut self, conn: &mut SqliteConnection, pending: &[Pending]) -> Result<Vec<Committed>, StoreError> {
+        if self.has_duplicate(pending) {
+            return self.store_carefully(conn, pending).await;
+        }
+        let all: Vec<&Pending> = pending.iter().collect();
+        if let Some(peers) = self.ready_peers(&all) {
+            let (seen, slice) = self.next_slice(all.len());
+            let chunk = Chunk { messages: &all, peers, seen, slice };
+            return match chunk.insert(conn, |statement| &statement.alone).await {
+                Ok(committed) => {
+                    self.committed(&all, seen + 1, &chunk.slice);
+                    Ok(committed)
+                }
                 Err(error) => {
                     roll_back(conn).await;
-                    return Err(error);
+                    Err(error)
                 }
             };
-            return Ok(stored(&all, last));
         }
         begin(conn).await?;
         let inserted = self.insert_all(conn, &all).await;
-        self.finish(conn, inserted).await
+        self.finish(conn, inserted, &all).await
     }
 
     /// Stores what is new and tells which are not.
     async fn store_carefully(
         &mut self,
         conn: &mut SqliteConnection,
-        all: &[Pending],
+        pending: &[Pending],
     ) -> Result<Vec<Committed>, StoreError> {
         begin(conn).await?;
-        let inserted = self.insert_new(conn, all).await;
-        self.finish(conn, inserted).await
+        let mut fresh = Vec::new();
+        let known = self.find_known(conn, pending, &mut fresh).await;
+        let inserted = match &known {
+            Ok(_) => self.insert_all(conn, &fresh).await,
+            Err(error) => Err(error.clone()),
+        };
+        let mut inserted = self.finish(conn, inserted, &fresh).await?.into_iter();
+        let committed = known?.into_iter().map(|known| match known {
+            Some(same_content) => Committed::Duplicate { same_content },
+            None => inserted.next().expect("insert_all gives one outcome for each fresh message"),
+        });
+        Ok(committed.collect())
     }
 
+    /// Ends the transaction and remembers what it made true.
     async fn finish(
         &mut self,
         conn: &mut SqliteConnection,
-        inserted: Result<(Vec<Committed>, Learned), StoreError>,
+        inserted: Result<Inserted, StoreError>,
+        all: &[&Pending],
     ) -> Result<Vec<Committed>, StoreError> {
-        match inserted {
-            Ok((committed, learned)) => {
-                commit(conn).await?;
-                self.remember(learned);
-                Ok(committed)
-            }
+        let inserted = match inserted {
+            Ok(inserted) => inserted,
             Err(error) => {
                 roll_back(conn).await;
-                Err(error)
+                return Err(error);
             }
+        };
+        commit(conn).await?;
+        self.remember(inserted.learned);
+        if inserted.has_trimmed {
+            self.tail.lock().forget_spent();
         }
+        self.committed(all, inserted.seen, &inserted.slice);
+        Ok(inserted.committed)
     }
 
-    async fn insert_new(
+    /// Whether the same id comes twice, or is in the part of the durable set that is in memory.
+    fn has_duplicate(&self, all: &[Pending]) -> bool {
+        let mut keys = HashSet::with_capacity(all.len());
+        let tail = self.tail.lock();
+        all.iter().any(|one| !keys.insert(one.key) || tail.digest(&one.key).is_some())
+    }
+
+    /// For each message, whether its content is the same as that of an earlier one with its id; `None` for new ones,
+    /// which are also put into `fresh`.
+    async fn find_known<'p>(
         &self,
         conn: &mut SqliteConnection,
-        all: &[Pending],
-    ) -> Result<(Vec<Committed>, Learned), StoreError> {
-        let mut digests: HashMap<[u8; KEY_BYTES], [u8; 32]> = HashMap::new();
-        let mut duplicates = Vec::with_capacity(all.len());
-        let mut fresh = Vec::with_capacity(all.len());
-        for one in all {
-            let earlier = match digests.get(&one.key) {
-                Some(digest) => Some(*digest),
-                None => stored_digest(conn, &one.key).await?,
+        pending: &'p [Pending],
+        fresh: &mut Vec<&'p Pending>,
+    ) -> Result<Vec<Option<bool>>, StoreError> {
+        catch_up(conn, &self.tail).await?;
+        let mut digests: HashMap<Key, Digest> = HashMap::new();
+        let mut known = Vec::with_capacity(pending.len());
+        for one in pending {
+            let remembered = digests.get(&one.key).copied().or_else(|| self.tail.lock().digest(&one.key));
+            let earlier = match remembered {
+                Some(digest) => Some(digest),
+                None => digest_in_table(conn, &one.key).await?,
             };
-            duplicates.push(earlier.map(|digest| digest == one.message.digest));
+            known.push(earlier.map(|digest| digest == one.message.digest));
             if earlier.is_none() {
                 digests.insert(one.key, one.message.digest);
                 fresh.push(one);
             }
         }
-        let (inserted, learned) = self.insert_all(conn, &fresh).await?;
-        let mut inserted = inserted.into_iter();
-        let committed = duplicates.into_iter().map(|duplicate| match duplicate {
-            Some(same_content) => Committed::Duplicate { same_content },
-            None => inserted.next().expect("insert_all gives one outcome for each fresh message"),
-        });
-        Ok((committed.collect(), learned))
+        Ok(known)
     }
 
-    async fn insert_all(
-        &self,
-        conn: &mut SqliteConnection,
-        all: &[&Pending],
-    ) -> Result<(Vec<Committed>, Learned), StoreError> {
-        let learned = self.learn(conn, all).await?;
-        let mut committed = Vec::with_capacity(all.len());
-        for chunk in all.chunks(MAX_CHUNK) {
-            let peers: Vec<i64> = chunk
-                .iter()
-                .map(|one| {
-                    let address = one.message.from.as_str();
-                    self.peers.get(address).or_else(|| learned.get(address)).map(|peer| peer.id)
-                })
-                .collect::<Option<_>>()
-                .ok_or(StoreError::Damaged)?;
-            let last = insert(conn, STATEMENTS[power(chunk.len())].insert.clone(), chunk, &peers).await?;
-            committed.extend(stored(chunk, last));
+    /// Inserts any number of new messages inside a transaction.
+    async fn insert_all(&self, conn: &mut SqliteConnection, all: &[&Pending]) -> Result<Inserted, StoreError> {
+        catch_up(conn, &self.tail).await?;
+        let spent = self.tail.lock().spent_until();
+        if let Some(spent) = spent {
+            query("DELETE FROM handled_log WHERE id <= ?").bind(spent).execute(&mut *conn).await?;
         }
-        Ok((committed, learned))
+        let learned = self.learn(conn, all).await?;
+        let (seen, slice) = self.next_slice(all.len().min(MAX_CHUNK));
+        let mut inserted = Inserted { has_trimmed: spent.is_some(), seen, slice, ..Inserted::default() };
+        for messages in all.chunks(MAX_CHUNK) {
+            let peers = messages.iter().map(|one| self.peer(one.message.from.as_str(), &learned));
+            let peers = peers.collect::<Option<_>>().ok_or(StoreError::Damaged)?;
+            let slice = if inserted.seen == seen { inserted.slice.clone() } else { Vec::new() };
+            let chunk = Chunk { messages, peers, seen: inserted.seen, slice };
+            inserted.committed.append(&mut chunk.insert(conn, |statement| &statement.insert).await?);
+            inserted.seen += 1;
+        }
+        inserted.learned = learned;
+        Ok(inserted)
     }
 
-    /// The numbers of all senders, when all are known and none needs its `last_seen` written.
-    fn known_and_seen(&self, all: &[&Pending]) -> Option<Vec<i64>> {
-        all.iter()
-            .map(|one| {
-                let peer = self.peers.get(one.message.from.as_str())?;
-                (one.message.received.0 < peer.seen + SEEN_EVERY_SECS).then_some(peer.id)
-            })
-            .collect()
+    fn peer(&self, address: &str, learned: &Learned) -> Option<i64> {
+        learned.get(address).or_else(|| self.peers.get(address)).map(|peer| peer.id)
+    }
+
+    /// The last log row that is known, and the ids that move with a chunk of so many messages.
+    fn next_slice(&self, messages: usize) -> (i64, Vec<u8>) {
+        let tail = self.tail.lock();
+        let slice =
+            if tail.spent_until().is_some() { Vec::new() } else { tail.next_slice(MOVED_PER_MESSAGE * messages) };
+        (tail.seen(), slice)
+    }
+
+    /// The reader may have seen the new log rows already, so `seen` is counted from what the transaction found.
+    fn committed(&self, all: &[&Pending], seen: i64, slice: &[u8]) {
+        let mut tail = self.tail.lock();
+        tail.slice_moved(slice);
+        tail.take(all.iter().map(|one| (one.key, one.message.digest)), seen);
+    }
+
+    /// The numbers of all senders, when one statement will do: all are known and seen lately, and the log needs no
+    /// other care.
+    fn ready_peers(&self, all: &[&Pending]) -> Option<Vec<i64>> {
+        {
+            let tail = self.tail.lock();
+            if all.len() > MAX_CHUNK || !tail.is_loaded() || tail.spent_until().is_some() {
+                return None;
+            }
+        }
+        let number = |one: &&Pending| {
+            let peer = self.peers.get(one.message.from.as_str())?;
+            (one.message.received.0 < peer.seen + SEEN_EVERY_SECS).then_some(peer.id)
+        };
+        all.iter().map(number).collect()
     }
 
     /// Numbers the addresses that have none and notes when their contacts were seen. What is learned counts once the
@@ -267,8 +346,15 @@ impl Batch {
 
 type Learned = HashMap<Box<str>, Peer>;
 
-fn power(messages: usize) -> usize {
-    messages.next_power_of_two().ilog2() as usize
+/// What a transaction has done, to be remembered once it is committed.
+#[derive(Default)]
+struct Inserted {
+    committed: Vec<Committed>,
+    learned: Learned,
+    /// The last log row.
+    seen: i64,
+    slice: Vec<u8>,
+    has_trimmed: bool,
 }
 
 fn fail(pending: Vec<Pending>, error: &StoreError) -> bool {
@@ -278,52 +364,44 @@ fn fail(pending: Vec<Pending>, error: &StoreError) -> bool {
     !error.is_connection_lost()
 }
 
-/// SQLite numbers the rows of one statement without gaps.
-fn stored(chunk: &[&Pending], last: i64) -> Vec<Committed> {
-    let mut next = last + 1 - chunk.iter().map(|one| one.rows()).sum::<i64>();
-    let seqs = chunk.iter().map(|one| {
-        let seq = next;
-        next += one.rows();
-        Committed::Stored { seq }
-    });
-    seqs.collect()
-}
-
-async fn stored_digest(conn: &mut SqliteConnection, key: &[u8; KEY_BYTES]) -> Result<Option<[u8; 32]>, StoreError> {
-    let row = query("SELECT digest FROM handled WHERE key = ?").bind(&key[..]).fetch_optional(conn).await?;
-    let Some(row) = row else { return Ok(None) };
-    let digest: &[u8] = row.try_get(0)?;
-    Ok(Some(digest.try_into().map_err(|_| StoreError::Damaged)?))
-}
-
-/// Inserts one chunk; gives the seq of its last row.
-async fn insert(
-    conn: &mut SqliteConnection,
-    sql: Arc<str>,
-    chunk: &[&Pending],
-    peers: &[i64],
-) -> Result<i64, StoreError> {
-    let arguments = arguments(chunk, peers).map_err(sqlx::Error::Encode)?;
-    let done = query_with(AssertSqlSafe(sql), arguments).execute(conn).await?;
-    Ok(done.last_insert_rowid())
-}
-
-fn arguments(chunk: &[&Pending], peers: &[i64]) -> Result<SqliteArguments, sqlx::error::BoxDynError> {
-    let mut to = SqliteArguments::default();
-    to.reserve((chunk.len() + 1) * 26, 0);
-    for one in chunk {
-        to.add(&one.key[..])?;
-        to.add(&one.message.digest[..])?;
+impl Chunk<'_> {
+    async fn insert(
+        &self,
+        conn: &mut SqliteConnection,
+        which: impl FnOnce(&Statement) -> &Arc<str>,
+    ) -> Result<Vec<Committed>, StoreError> {
+        let power = self.messages.len().next_power_of_two().ilog2() as usize;
+        let sql = which(&STATEMENTS[power]).clone();
+        let arguments = self.arguments().map_err(sqlx::Error::Encode)?;
+        let done = query_with(AssertSqlSafe(sql), arguments).execute(conn).await?;
+        Ok(self.stored(done.last_insert_rowid()))
     }
-    for _ in chunk.len()..1 << power(chunk.len()) {
-        to.add(None::<i64>)?;
-        to.add(None::<i64>)?;
+
+    fn arguments(&self) -> Result<SqliteArguments, sqlx::error::BoxDynError> {
+        let mut to = SqliteArguments::default();
+        to.reserve(self.messages.len() * 22 + 4, 0);
+        let entries = handled::encode(self.messages.iter().map(|one| (&one.key, &one.message.digest)));
+        to.add(self.seen)?;
+        to.add(&entries[..])?;
+        to.add(entries)?;
+        to.add(&self.slice[..])?;
+        for (one, peer) in self.messages.iter().zip(&self.peers) {
+            one.add_rows(*peer, &mut to)?;
+        }
+        // What is left is unbound, which SQLite reads as NULL.
+        Ok(to)
     }
-    for (one, peer) in chunk.iter().zip(peers) {
-        one.add_rows(*peer, &mut to)?;
+
+    /// SQLite numbers the rows of one statement without gaps.
+    fn stored(&self, last: i64) -> Vec<Committed> {
+        let mut next = last + 1 - self.messages.iter().map(|one| one.rows()).sum::<i64>();
+        let seqs = self.messages.iter().map(|one| {
+            let seq = next;
+            next += one.rows();
+            Committed::Stored { seq }
+        });
+        seqs.collect()
     }
-    // What is left is unbound, which SQLite reads as NULL.
-    Ok(to)
 }
 
 impl Pending {

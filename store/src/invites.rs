@@ -5,7 +5,7 @@ use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 use crate::{
     Store, StoreError,
     contacts::{self, Contact, Introduce, Relation, did_from, peer_id},
-    key::handled_key,
+    handled::mark_handled,
 };
 
 /// Every column of an invite, in the order of [`invite_from`].
@@ -193,21 +193,6 @@ fn judge(invite: Option<&InviteRow>, claimer: Option<Contact>, who: &Introduce) 
         (None, _) if invite.expires <= who.now => Judgement::Refuse(ClaimRefusal::Expired),
         (None, _) => Judgement::Accept,
     }
-}
-
-/// Writes an id into the durable set. `false` when it was there.
-pub(crate) async fn mark_handled(
-    conn: &mut SqliteConnection,
-    from: &str,
-    message_id: &str,
-    digest: &[u8; 32],
-) -> Result<bool, StoreError> {
-    let done = query("INSERT INTO handled (key, digest) VALUES (?, ?) ON CONFLICT DO NOTHING")
-        .bind(&handled_key(from, message_id)[..])
-        .bind(&digest[..])
-        .execute(conn)
-        .await?;
-    Ok(done.rows_affected() == 1)
 }
 
 async fn insert(conn: &mut SqliteConnection, invite: &InviteRow) -> Result<(), StoreError> {

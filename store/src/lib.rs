@@ -12,8 +12,8 @@ mod batch;
 mod check;
 pub mod contacts;
 pub mod error;
+mod handled;
 pub mod invites;
-mod key;
 mod listing;
 pub mod messages;
 mod names;
@@ -37,7 +37,7 @@ use std::{
 use sqlx::{SqliteConnection, migrate::Migrator};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{open::Location, reader::ReadJob, writer::WriteJob};
+use crate::{handled::SharedTail, open::Location, reader::ReadJob, writer::WriteJob};
 
 /// Requests that may wait for a task; further callers wait for room.
 const QUEUE_LEN: usize = 1024;
@@ -65,6 +65,7 @@ struct Inner {
     first: Mutex<Option<SqliteConnection>>,
     writer: OnceLock<mpsc::Sender<WriteJob>>,
     reader: OnceLock<mpsc::Sender<ReadJob>>,
+    tail: SharedTail,
     is_closed: AtomicBool,
 }
 
@@ -87,6 +88,7 @@ impl Store {
                 first: Mutex::new(Some(first)),
                 writer: OnceLock::new(),
                 reader: OnceLock::new(),
+                tail: SharedTail::default(),
                 is_closed: AtomicBool::new(false),
             }),
         })
@@ -163,7 +165,7 @@ impl Store {
         self.refuse_closed()?;
         Ok(self.inner.writer.get_or_init(|| {
             let (sender, jobs) = mpsc::channel(QUEUE_LEN);
-            tokio::spawn(writer::run(self.inner.location.clone(), jobs));
+            tokio::spawn(writer::run(self.inner.location.clone(), self.inner.tail.clone(), jobs));
             sender
         }))
     }
@@ -173,7 +175,12 @@ impl Store {
         self.refuse_closed()?;
         Ok(self.inner.reader.get_or_init(|| {
             let (sender, jobs) = mpsc::channel(QUEUE_LEN);
-            tokio::spawn(reader::run(self.inner.location.clone(), self.inner.take_first(), jobs));
+            tokio::spawn(reader::run(
+                self.inner.location.clone(),
+                self.inner.take_first(),
+                self.inner.tail.clone(),
+                jobs,
+            ));
             sender
         }))
     }

@@ -4,8 +4,13 @@ use sqlx::{Row, SqliteConnection, query};
 use tokio::sync::oneshot;
 
 use crate::{
-    Store, StoreError, batch::Pending, contacts::peer_id, invites::mark_handled, key::handled_key, reader::ReadJob,
-    standing::Asked, writer::WriteJob,
+    Store, StoreError,
+    batch::Pending,
+    contacts::peer_id,
+    handled::{handled_key, mark_handled},
+    reader::ReadJob,
+    standing::Asked,
+    writer::WriteJob,
 };
 
 /// A verified incoming message with the signed reply that answers it.

@@ -4,6 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Act, StoreError,
+    handled::SharedTail,
     open::Location,
     standing::{self, Asked},
 };
@@ -22,7 +23,12 @@ pub(crate) enum ReadJob {
 }
 
 /// Serves until every handle is gone or one asks to close.
-pub(crate) async fn run(location: Location, first: Option<SqliteConnection>, mut jobs: mpsc::Receiver<ReadJob>) {
+pub(crate) async fn run(
+    location: Location,
+    first: Option<SqliteConnection>,
+    tail: SharedTail,
+    mut jobs: mpsc::Receiver<ReadJob>,
+) {
     let mut conn = first;
     let mut waiting = Vec::with_capacity(standing::MAX_BATCH);
     let mut asked = Vec::with_capacity(standing::MAX_BATCH);
@@ -43,7 +49,7 @@ pub(crate) async fn run(location: Location, first: Option<SqliteConnection>, mut
             }
         }
         if !asked.is_empty() {
-            let is_sound = standing::answer(lend(&location, &mut conn).await, &mut asked).await;
+            let is_sound = standing::answer(lend(&location, &mut conn).await, &mut asked, &tail).await;
             if !is_sound {
                 conn = None;
             }

@@ -5,6 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     Act, BoxFuture, StoreError,
     batch::{Batch, MAX_BATCH, Pending},
+    handled::SharedTail,
     open::Location,
 };
 
@@ -23,9 +24,9 @@ pub(crate) enum WriteJob {
 }
 
 /// Serves until every handle is gone or one asks to close.
-pub(crate) async fn run(location: Location, mut jobs: mpsc::Receiver<WriteJob>) {
+pub(crate) async fn run(location: Location, tail: SharedTail, mut jobs: mpsc::Receiver<WriteJob>) {
     let mut conn = None;
-    let mut batch = Batch::default();
+    let mut batch = Batch::new(tail);
     let mut waiting = Vec::with_capacity(MAX_BATCH);
     let mut closing = Vec::new();
     while jobs.recv_many(&mut waiting, MAX_BATCH).await > 0 {
