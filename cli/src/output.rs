@@ -98,6 +98,9 @@ impl Output {
         let _ = write!(stream, "{question} [y/N] ").and_then(|()| stream.flush());
         let mut answer = String::new();
         let read = io::stdin().lock().take(MAX_ANSWER_BYTES).read_line(&mut answer);
+        if !answer.ends_with('\n') {
+            self.stderr("");
+        }
         match read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
             true => Ok(()),
             false => Err(Failure::failed("not confirmed: nothing was done")),

@@ -27,12 +27,19 @@ const CLOCK_SLACK_SECS: i64 = 300;
 /// Check that everything works, and say what to do when it does not
 ///
 /// Looks at the home, its permissions, the keys, the databases, the running services and the clock: of all agents, or
-/// of the one that --as names. Changes nothing. It ends with 1 when something is wrong.
+/// of the one that --as names. With TARGET also whether that peer can be reached and shows a card that verifies.
+/// Changes nothing. It ends with 1 when something is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai doctor\n\
-\x20 muretai --as north doctor --json")]
-pub(crate) struct Args {}
+\x20 muretai --as north doctor south")]
+pub(crate) struct Args {
+    /// Peer to look for: a contact's name, a DID, a card URL or a bare domain
+    target: Option<String>,
+    /// Dial loopback and private addresses that a peer named
+    #[arg(long)]
+    allow_private: bool,
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -67,7 +74,7 @@ struct Doctor {
     checks: Vec<Check>,
 }
 
-pub(crate) fn run(context: &Context, _args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let home = context.bare_home()?;
     let mut doctor = Doctor { agent: None, checks: Vec::new() };
     doctor.configuration(&home);
@@ -79,6 +86,10 @@ pub(crate) fn run(context: &Context, _args: &Args) -> Result<Exit, Failure> {
             doctor.examine(context, dir).await;
             Ok(())
         })?;
+    }
+    if let Some(target) = &args.target {
+        doctor.agent = None;
+        doctor.peer(context, target, context.allow_private(args.allow_private)?)?;
     }
     let ok = doctor.checks.iter().all(|check| check.status != Status::Failed);
     let report = Report {
@@ -230,6 +241,37 @@ impl Doctor {
                 self.note("service", Status::Failed, format!("{running} {what}: {error}"), Some(hint));
             }
         }
+    }
+}
+
+impl Doctor {
+    /// Whether a peer is there, as the agent that acts sees it.
+    fn peer(&mut self, context: &Context, target: &str, allow_private: bool) -> Result<(), Failure> {
+        context::block_on(async {
+            let agent = context.open(CARD_TIMEOUT).await?;
+            let shown = people::shown(target);
+            match agent.card_of(target, allow_private).await {
+                Ok(FetchedCard::Peer(peer)) if peer.is_signed => {
+                    self.note(
+                        "peer",
+                        Status::Ok,
+                        format!("{shown} is {} at {}", peer.card.did, people::shown(&peer.base)),
+                        None,
+                    );
+                }
+                Ok(FetchedCard::Peer(peer)) => {
+                    let detail = format!("{shown} answers at {}, with an unsigned card", people::shown(&peer.base));
+                    self.note("peer", Status::Warning, detail, None);
+                }
+                Ok(FetchedCard::Foreign { url, .. }) => {
+                    let hint = "`muretai send --unverified` speaks to it".to_owned();
+                    self.note("peer", Status::Warning, format!("{} has no DID", people::shown(&url)), Some(hint));
+                }
+                Err(error) => self.failed("peer", &error),
+            }
+            agent.close().await;
+            Ok(())
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muretai_node::Agent;
-use muretai_protocol::text;
+use muretai_protocol::{json, text};
 use muretai_store::messages::{Direction, MessageRow, OutStatus, Query};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -217,7 +217,7 @@ impl Inbox<'_> {
         let mut printed = Ok(());
         for row in rows {
             let me = self.agent.did().as_str();
-            printed = self.context.out.either(&json(row, me), || shown(row));
+            printed = self.context.out.either(&message_json(row, me), || shown(row));
             if printed.is_err() {
                 break;
             }
@@ -243,7 +243,7 @@ impl Inbox<'_> {
     }
 }
 
-fn json<'a>(row: &'a MessageRow, me: &'a str) -> MessageJson<'a> {
+fn message_json<'a>(row: &'a MessageRow, me: &'a str) -> MessageJson<'a> {
     let is_incoming = row.direction == Direction::In;
     let (from, to) = if is_incoming { (row.peer.as_str(), me) } else { (me, row.peer.as_str()) };
     MessageJson {
@@ -292,7 +292,7 @@ fn shown(row: &MessageRow) -> String {
         (row.is_auto, "automatic".to_owned()),
         (row.status.is_some_and(|status| status != OutStatus::Delivered), row.status.map_or("", status).to_owned()),
         (signed_later, format!("signed {}", clock::local(row.timestamp))),
-        (row.extra.is_some(), "has more than text, see --json".to_owned()),
+        (has_other_parts(row), "has more than text, see --json".to_owned()),
     ] {
         if is_set {
             facts.push_str(&format!("  [{word}]"));
@@ -300,6 +300,12 @@ fn shown(row: &MessageRow) -> String {
     }
     let body: String = text::body(&row.text).lines().map(|line| format!("\n  {line}")).collect();
     format!("{facts}{body}\n\n")
+}
+
+/// Whether parts that are no text came with it; they are unsigned and never shown.
+fn has_other_parts(row: &MessageRow) -> bool {
+    let extra = row.extra.as_ref().and_then(|extra| json::parse(extra.as_bytes()).ok());
+    extra.is_some_and(|extra| extra.member("parts").is_some())
 }
 
 #[cfg(test)]
@@ -339,7 +345,7 @@ mod tests {
     #[test]
     fn json_has_the_names_that_scripts_rely_on() {
         let message = row("hi");
-        let line = serde_json::to_value(json(&message, "did:key:me")).unwrap();
+        let line = serde_json::to_value(message_json(&message, "did:key:me")).unwrap();
         for name in ["id", "messageId", "from", "name", "text", "time", "received", "contextId", "replyTo", "unread"] {
             assert!(line.get(name).is_some(), "{name}");
         }
