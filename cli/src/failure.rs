@@ -27,7 +27,7 @@ pub(crate) struct Failure {
     /// What to do next.
     pub(crate) hint: Option<String>,
     /// What the peer said, when it refused.
-    pub(crate) refusal: Option<PeerRefusal>,
+    pub(crate) refusal: Option<Box<PeerRefusal>>,
     /// Nothing is printed: whoever read our output has gone.
     pub(crate) is_silent: bool,
 }
@@ -88,7 +88,7 @@ impl Failure {
         Failure {
             exit: error.fault().into(),
             hint: error.hint(),
-            refusal: error.refusal(),
+            refusal: error.refusal().map(Box::new),
             ..Failure::io(attempt, error)
         }
     }

@@ -256,7 +256,11 @@ mod tests {
     fn refused() -> Failure {
         Failure {
             causes: vec!["a\u{1b}[2Kcause".to_owned()],
-            refusal: Some(PeerRefusal { code: -32010, message: "introduction required".to_owned(), data: None }),
+            refusal: Some(Box::new(PeerRefusal {
+                code: -32010,
+                message: "introduction required".to_owned(),
+                data: None,
+            })),
             ..Failure::new(Exit::PeerRefused, "cannot send to `south`").hint("`muretai claim LINK` first")
         }
     }
