@@ -87,6 +87,10 @@ fn read_frame(frame: rpc::Request, a2a_version: Option<&str>, profile: Profile) 
     if message.text.len() > MAX_TEXT_BYTES {
         return Err(plain(Code::TextTooLarge, say::TEXT_TOO_LARGE)); // g
     }
+    // 3.3: a Door without the offer that is asked for says so before any cryptography.
+    if profile == Profile::Door && message.meta("offer").is_some() {
+        return Err(plain(Code::InvalidParams, say::NO_OFFERS));
+    }
     Ok((call, message))
 }
 
@@ -150,4 +154,109 @@ fn unknown_method(method: Option<&str>) -> Refusal {
         .with("methods", offered)
         .with("version", env!("CARGO_PKG_VERSION"))
         .with("protocolVersion", PROTOCOL_VERSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muretai_protocol::json;
+    use proptest::prelude::*;
+
+    const PROFILES: [Profile; 2] = [Profile::Node, Profile::Door];
+
+    fn code(body: &str, profile: Profile) -> i64 {
+        read(body.as_bytes(), None, profile).map_or_else(|rejected| rejected.refusal.code.number(), |_| 0)
+    }
+
+    #[test]
+    fn a_method_that_is_no_string_is_judged_by_profile() {
+        for method in ["", r#","method":5"#, r#","method":null"#, r#","method":["message/send"]"#] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1{method}}}"#);
+            assert_eq!(PROFILES.map(|profile| code(&body, profile)), [-32600, -32601], "{body}");
+        }
+        for jsonrpc in ["", r#""jsonrpc":"1.0","#, r#""jsonrpc":2.0,"#] {
+            let body = format!(r#"{{{jsonrpc}"id":1,"method":"message/send"}}"#);
+            assert_eq!(PROFILES.map(|profile| code(&body, profile)), [-32600, -32602], "{body}");
+        }
+    }
+
+    #[test]
+    fn a_door_has_no_offers() {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message",
+            "messageId":"m1","metadata":{"offer":"x"}}}}"#;
+        assert_eq!(PROFILES.map(|profile| code(body, profile)), [0, -32602]);
+        assert_eq!(code(&body.replace("\"x\"", "null"), Profile::Door), 0);
+    }
+
+    #[test]
+    fn text_is_measured_in_bytes() {
+        let body = |text: &str| {
+            let message =
+                format!(r#"{{"kind":"message","messageId":"m1","parts":[{{"kind":"text","text":"{text}"}}]}}"#);
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{{"message":{message}}}}}"#)
+        };
+        assert_eq!(code(&body(&"é".repeat(MAX_TEXT_BYTES / 2)), Profile::Node), 0);
+        assert_eq!(code(&body(&("é".repeat(MAX_TEXT_BYTES / 2) + "x")), Profile::Node), -32005);
+    }
+
+    /// JSON of any shape, with the names that mean something here.
+    fn any_json() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("null".to_owned()),
+            Just("1".to_owned()),
+            Just("-0".to_owned()),
+            Just("1e400".to_owned()),
+            Just("\"2.0\"".to_owned()),
+            Just("\"message\"".to_owned()),
+            Just("\"message/send\"".to_owned()),
+            Just("\"SendMessage\"".to_owned()),
+            Just("\"onboard/claim\"".to_owned()),
+            Just("\"text\"".to_owned()),
+        ];
+        let key = prop::sample::select(vec![
+            "jsonrpc",
+            "id",
+            "method",
+            "params",
+            "message",
+            "kind",
+            "messageId",
+            "parts",
+            "text",
+            "metadata",
+            "from",
+            "nonce",
+            "url",
+            "role",
+            "contextId",
+        ]);
+        leaf.prop_recursive(6, 64, 8, move |inner| {
+            let member = (key.clone(), inner.clone()).prop_map(|(key, value)| format!("\"{key}\":{value}"));
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+                prop::collection::vec(member, 0..8).prop_map(|members| format!("{{{}}}", members.join(","))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            for profile in PROFILES {
+                let _ = read(&body, None, profile);
+            }
+        }
+
+        #[test]
+        fn shapes_never_panic_and_errors_are_json(method in prop::sample::select(METHODS), params in any_json()) {
+            for profile in PROFILES {
+                for body in [params.clone(), format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)] {
+                    if let Err(rejected) = read(body.as_bytes(), Some("1.0"), profile) {
+                        let answer = rpc::error(&rejected.id, &rejected.refusal);
+                        prop_assert!(json::parse(answer.as_bytes()).is_ok());
+                    }
+                }
+            }
+        }
+    }
 }

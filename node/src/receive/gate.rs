@@ -88,3 +88,66 @@ impl TrustPolicy for OpenDoor {
         Decision::Admit
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receive::testing::{key, message_to};
+    use muretai_protocol::{
+        UnixSeconds,
+        message::{Message, Verified},
+    };
+
+    fn verified() -> Verified {
+        let now = UnixSeconds(1_784_273_700);
+        let message = Message::from_value(message_to(key(2).did(), &key(1), "m1", "hello", now)).unwrap();
+        message.into_envelope().unwrap().verify(now).unwrap()
+    }
+
+    async fn admits(gate: &Gate, is_blocked: bool, is_direct: bool) -> bool {
+        let message = verified();
+        match gate.admit(&Applicant::new(message.from(), is_blocked, is_direct, &message)).await {
+            Ok(()) => true,
+            Err(refusal) => {
+                assert_eq!(refusal, introduction_required());
+                false
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn blocked_comes_before_direct_and_direct_before_strangers() {
+        for (open_door, expected) in [(false, [false, true, false, false]), (true, [true, true, false, false])] {
+            let gate = Gate::new(open_door);
+            let mut admitted = Vec::new();
+            for (is_blocked, is_direct) in [(false, false), (false, true), (true, false), (true, true)] {
+                admitted.push(admits(&gate, is_blocked, is_direct).await);
+            }
+            assert_eq!(admitted, expected);
+        }
+    }
+
+    struct Fixed(Decision);
+
+    #[async_trait]
+    impl TrustPolicy for Fixed {
+        fn name(&self) -> &str {
+            "fixed"
+        }
+        async fn decide(&self, _: &Applicant<'_>) -> Decision {
+            self.0.clone()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_further_policy_decides_about_strangers_only() {
+        let policy = |decision| [Arc::new(Fixed(decision)) as Arc<dyn TrustPolicy>];
+        let admitting = Gate::with_policies(false, policy(Decision::Admit));
+        assert!(admits(&admitting, false, false).await);
+        assert!(!admits(&admitting, true, false).await, "a block stands");
+        let refusing = Gate::with_policies(true, policy(Decision::Refuse(introduction_required())));
+        assert!(!admits(&refusing, false, false).await, "the open door comes last");
+        assert!(admits(&refusing, false, true).await);
+        assert!(!admits(&Gate::with_policies(false, policy(Decision::Pass)), false, false).await);
+    }
+}

@@ -182,3 +182,100 @@ fn check_freshness(envelope: Unverified, now: UnixSeconds) -> Result<Unverified,
 fn verify(envelope: Unverified, now: UnixSeconds) -> Result<Verified, Refusal> {
     envelope.verify(now).map_err(|_| plain(Code::Signature, say::BAD_SIGNATURE))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receive::testing::{key, message_to};
+    use muretai_store::messages::Handled;
+
+    /// A memory that answers what it is told to, and counts how often it is asked.
+    struct Fixed {
+        standing: Option<Standing>,
+        asked: std::sync::atomic::AtomicUsize,
+    }
+
+    impl Memory for Fixed {
+        async fn standing(&self, _: &str, _: &str) -> Result<Standing, StoreError> {
+            self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.standing.ok_or(StoreError::ReadOnly)
+        }
+    }
+
+    const NOW: UnixSeconds = UnixSeconds(1_784_273_700);
+
+    fn ladder(profile: Profile, standing: Option<Standing>) -> Ladder<Fixed> {
+        let memory = Fixed { standing, asked: Default::default() };
+        Ladder::new(key(200).did().clone(), profile, ReplayGuard::default(), memory, Value::Null)
+    }
+
+    fn message(text: &str) -> Message {
+        Message::from_value(message_to(key(200).did(), &key(1), "m1", text, NOW)).unwrap()
+    }
+
+    async fn refused(ladder: &Ladder<Fixed>, message: Message) -> Refusal {
+        match ladder.climb(message, NOW).await {
+            Err(refusal) => refusal,
+            Ok(_) => panic!("it passed"),
+        }
+    }
+
+    fn asked(ladder: &Ladder<Fixed>) -> usize {
+        ladder.memory.asked.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn what_passed_is_claimed_until_it_is_confirmed_or_dropped() {
+        for profile in [Profile::Node, Profile::Door] {
+            let ladder = ladder(profile, Some(Standing::default()));
+            drop(ladder.climb(message("hello"), NOW).await.ok().unwrap());
+            assert!(ladder.guard().is_empty(), "released");
+            let passed = ladder.climb(message("hello"), NOW).await.ok().unwrap();
+            passed.claim.confirm(passed.digest);
+            let before = asked(&ladder);
+            assert_eq!(refused(&ladder, message("hello")).await, say::duplicate());
+            assert_eq!(refused(&ladder, message("other")).await, say::repeated());
+            assert_eq!(asked(&ladder), before, "memory knew both times");
+            assert_eq!(ladder.guard().conflicts(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_cannot_be_asked_claims_nothing() {
+        for profile in [Profile::Node, Profile::Door] {
+            let ladder = ladder(profile, None);
+            assert_eq!(refused(&ladder, message("hello")).await, say::internal());
+            assert!(ladder.guard().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn an_id_that_only_the_store_knows_is_handled() {
+        let passed = ladder(Profile::Node, Some(Standing::default())).climb(message("hello"), NOW).await;
+        let handled = Some(Handled { digest: passed.ok().unwrap().digest });
+        for profile in [Profile::Node, Profile::Door] {
+            let ladder = ladder(profile, Some(Standing { handled, ..Standing::default() }));
+            assert_eq!(refused(&ladder, message("hello")).await, say::duplicate());
+            assert_eq!(refused(&ladder, message("other")).await, say::repeated());
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_looked_up_before_the_message_is_known_to_be_fresh_and_ours() {
+        let ladder = ladder(Profile::Node, Some(Standing::default()));
+        let stale = Message::from_value(message_to(key(200).did(), &key(1), "m1", "x", UnixSeconds(0))).unwrap();
+        assert_eq!(refused(&ladder, stale).await.code, Code::ReplayOrStale);
+        let elsewhere = Message::from_value(message_to(key(2).did(), &key(1), "m1", "x", NOW)).unwrap();
+        assert_eq!(refused(&ladder, elsewhere).await.code, Code::NotAddressedToMe);
+        assert_eq!(asked(&ladder), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_loses_its_patience_and_is_not_told_that_the_message_arrived() {
+        let ladder = ladder(Profile::Node, Some(Standing::default()));
+        let first = ladder.climb(message("hello"), NOW).await.ok().unwrap();
+        assert_eq!(refused(&ladder, message("hello")).await, plain(Code::ReplayOrStale, say::IN_HAND));
+        drop(first);
+        assert!(ladder.climb(message("hello"), NOW).await.is_ok());
+    }
+}

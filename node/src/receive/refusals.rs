@@ -20,6 +20,7 @@ pub(crate) const BAD_URL: &str = "params.url must be a canonical base URL";
 pub(crate) const BAD_RELAY: &str = "params.relay must be a plain http or https URL";
 pub(crate) const BAD_ENC_PUB: &str = "params.enc_pub must be 64 hex digits";
 pub(crate) const CLAIM_TEXT: &str = "the signed text must be exactly the name of the method";
+pub(crate) const NO_OFFERS: &str = "metadata.offer names an offer that this door does not have";
 pub(crate) const TEXT_TOO_LARGE: &str = "the joined text parts are longer than 65536 bytes of UTF-8";
 pub(crate) const UNSIGNED: &str = "the message is not signed; accepts says how to sign it";
 pub(crate) const INCOMPLETE: &str = "metadata must have from, to and sig";

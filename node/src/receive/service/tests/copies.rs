@@ -102,10 +102,14 @@ async fn the_gate_releases_the_id() {
     assert_eq!(code(&world.send(&key(1), "1", "hello").await), 0);
 }
 
+async fn closed_world() -> World {
+    world(|_| {}).await
+}
+
 #[tokio::test]
 async fn the_blocked_hear_what_strangers_hear_even_at_an_open_door() {
     let world = world(|options| options.open_door = true).await;
-    let closed = super::super::tests::copies::world(|_| {}).await;
+    let closed = closed_world().await;
     world.befriend(&key(1)).await;
     world.agent.store().set_blocked(key(1).did(), true, crate::agent::now()).await.unwrap();
     let blocked = world.send(&key(1), "1", "hello").await;
@@ -162,4 +166,28 @@ async fn of_racing_copies_one_is_answered_and_all_others_are_confirmed() {
     assert_eq!(world.stored().await.len(), 1);
 }
 
-use crate::receive::testing::world;
+/// Polls a call so often and then hangs up.
+async fn hang_up_after(polls: usize, call: impl Future<Output = Value>) -> Option<Value> {
+    let mut call = std::pin::pin!(call);
+    for _ in 0..polls {
+        let polled = std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context))).await;
+        if let std::task::Poll::Ready(answer) = polled {
+            return Some(answer);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_at_any_moment_and_tries_again_is_heard_once() {
+    let world = world(|_| {}).await;
+    world.befriend(&key(1)).await;
+    for polls in 0..40 {
+        let id = format!("m{polls}");
+        let first = hang_up_after(polls, world.send(&key(1), &id, "hello")).await;
+        let again = world.send(&key(1), &id, "hello").await;
+        assert!(code(&again) == 0 && first.is_none() || is_duplicate(&again), "{polls}: {}", again.to_json());
+    }
+    assert_eq!(world.stored().await.len(), 40);
+}
