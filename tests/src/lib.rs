@@ -1,1 +1,20 @@
-//! placeholder
+//! The harness of the end-to-end tests: real processes of the built binary, raw sockets, hand-made requests.
+//!
+//! Nothing here knows the inside of the node: a test sees what a user, a peer or an attacker sees. Nothing waits by
+//! sleeping a guessed time: [`wait::until`] polls a condition up to a deadline that only a broken program reaches.
+#![forbid(unsafe_code)]
+// A harness reports by failing the test, and prints which part of a test a machine cannot run.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+pub mod binary;
+pub mod home;
+pub mod http;
+pub mod peer;
+pub mod rpc;
+pub mod serve;
+pub mod wait;
+
+pub use home::{Done, Home};
+pub use http::{Connection, Response};
+pub use rpc::Key;
+pub use serve::Serve;
