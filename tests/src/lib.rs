@@ -12,6 +12,7 @@ pub mod http;
 pub mod peer;
 pub mod rpc;
 pub mod serve;
+pub mod unprivileged;
 pub mod wait;
 
 pub use home::{Done, Home};
