@@ -107,9 +107,9 @@ impl Home {
         shown["did"].as_str().expect("identity show --json has a did").to_owned()
     }
 
-    /// The messages of `inbox --json`, oldest first.
+    /// All messages of `inbox --json`, oldest first.
     pub fn inbox(&self, name: &str) -> Vec<Value> {
-        self.run(["--as", name, "inbox", "--json"]).ok().json_lines()
+        self.run(["--as", name, "inbox", "--json", "-n", "0"]).ok().json_lines()
     }
 
     /// Makes a known agent out of a seed, by its recovery phrase.

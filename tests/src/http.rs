@@ -36,11 +36,16 @@ pub struct Response {
 impl Connection {
     /// Connects.
     pub fn open(addr: SocketAddr) -> Connection {
-        let stream = TcpStream::connect_timeout(&addr, PATIENCE).unwrap();
+        Connection::try_open(addr).unwrap_or_else(|| panic!("cannot connect to {addr}"))
+    }
+
+    /// Connects, when somebody listens there.
+    pub fn try_open(addr: SocketAddr) -> Option<Connection> {
+        let stream = TcpStream::connect_timeout(&addr, PATIENCE).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection { stream, buffer: Vec::new(), host: addr.to_string() }
+        Some(Connection { stream, buffer: Vec::new(), host: addr.to_string() })
     }
 
     /// The raw socket.

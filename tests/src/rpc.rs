@@ -39,6 +39,11 @@ impl Key {
         self.key.did().as_str()
     }
 
+    /// The key itself, for artifacts that the protocol crate signs.
+    pub fn signing(&self) -> &SigningKey {
+        &self.key
+    }
+
     /// Its 24 words.
     pub fn phrase(&self) -> String {
         phrase::encode(&Seed::from_bytes(self.seed)).to_string()

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use muretai_protocol::{UnixSeconds, card, json as wire_json, sign};
+use muretai_protocol::{UnixSeconds, card, json as wire_json};
 use muretai_tests::{
     Home,
     home::Done,
@@ -32,12 +32,13 @@ fn card_of(key: &Key, url: &str) -> wire_json::Value {
     card::build(&spec)
 }
 
-fn signing(key: &Key) -> sign::SigningKey {
-    sign::SigningKey::from_seed(&sign::Seed::from_bytes(key.seed()))
+/// The signed envelope around a card.
+fn envelope(key: &Key, card: &wire_json::Value, age_secs: i64) -> Act {
+    document(&card::sign_envelope(key.signing(), card, UnixSeconds(rpc::now() - age_secs)).unwrap())
 }
 
 fn document(value: &wire_json::Value) -> Act {
-    Act::Answer(200, "application/json", wire_json::canonical_for_verifying(value).unwrap().into_bytes())
+    Act::Answer(200, "application/json", wire_json::canonical_as_received(value).unwrap().into_bytes())
 }
 
 /// A peer with a proper card and envelope, whose answer to a POST is up to the test.
@@ -45,7 +46,7 @@ fn peer(key: Key, post: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Peer {
     Peer::start(move |seen, addr| {
         let card = card_of(&key, &format!("http://{addr}"));
         match (seen.method.as_str(), seen.path.as_str()) {
-            ("GET", SIGNED_CARD) => document(&card::sign_envelope(&signing(&key), &card, UnixSeconds(rpc::now()))),
+            ("GET", SIGNED_CARD) => envelope(&key, &card, 0),
             ("GET", _) => document(&card),
             _ => post(seen),
         }
@@ -238,7 +239,8 @@ fn redirects_lead_nowhere_that_the_owner_did_not_name() {
 fn a_card_that_proves_nothing_gets_no_message() {
     let home = Home::with_agent("north");
     let (west, other) = (Key::of(4), Key::of(5));
-    let cards: Vec<(&str, Box<dyn Fn(&Seen, std::net::SocketAddr) -> Act + Send + Sync>)> = vec![
+    type Site = Box<dyn Fn(&Seen, std::net::SocketAddr) -> Act + Send + Sync>;
+    let cards: Vec<(&str, Site)> = vec![
         ("{}", Box::new(|_, _| Act::json(&json!({})))),
         ("an array", Box::new(|_, _| Act::json(&json!([])))),
         ("HTML", Box::new(|_, _| Act::Answer(200, "text/html", b"<html></html>".to_vec()))),
@@ -250,7 +252,7 @@ fn a_card_that_proves_nothing_gets_no_message() {
             Box::new(move |seen, addr| {
                 let card = card_of(&west, &format!("http://{addr}"));
                 match seen.path.as_str() {
-                    SIGNED_CARD => document(&card::sign_envelope(&signing(&other), &card, UnixSeconds(rpc::now()))),
+                    SIGNED_CARD => envelope(&other, &card, 0),
                     _ => document(&card),
                 }
             }),
@@ -260,9 +262,7 @@ fn a_card_that_proves_nothing_gets_no_message() {
             Box::new(|seen, _| {
                 let card = card_of(&Key::of(4), "http://elsewhere.example");
                 match seen.path.as_str() {
-                    SIGNED_CARD => {
-                        document(&card::sign_envelope(&signing(&Key::of(4)), &card, UnixSeconds(rpc::now())))
-                    }
+                    SIGNED_CARD => envelope(&Key::of(4), &card, 0),
                     _ => document(&card),
                 }
             }),
@@ -272,9 +272,7 @@ fn a_card_that_proves_nothing_gets_no_message() {
             Box::new(|seen, addr| {
                 let card = card_of(&Key::of(4), &format!("http://{addr}"));
                 match seen.path.as_str() {
-                    SIGNED_CARD => {
-                        document(&card::sign_envelope(&signing(&Key::of(4)), &card, UnixSeconds(rpc::now() - 30_000)))
-                    }
+                    SIGNED_CARD => envelope(&Key::of(4), &card, 30_000),
                     _ => document(&card),
                 }
             }),
@@ -286,7 +284,7 @@ fn a_card_that_proves_nothing_gets_no_message() {
                 match seen.path.as_str() {
                     SIGNED_CARD => {
                         let other = card_of(&Key::of(4), &format!("http://{addr}/other"));
-                        document(&card::sign_envelope(&signing(&Key::of(4)), &other, UnixSeconds(rpc::now())))
+                        envelope(&Key::of(4), &other, 0)
                     }
                     _ => document(&card),
                 }

@@ -20,7 +20,6 @@ fn claim(serve: &Serve, key: &Key, nonce: &Value) -> Value {
 
 /// An invite card of a key of the test's own, changed by `change` after it was signed.
 fn link_of(key: &Key, url: &str, exp: i64, change: impl FnOnce(&mut wire_json::Object)) -> String {
-    let signing = muretai_protocol::sign::SigningKey::from_seed(&muretai_protocol::sign::Seed::from_bytes(key.seed()));
     let spec = invite::InviteSpec {
         name: "west",
         url,
@@ -31,7 +30,7 @@ fn link_of(key: &Key, url: &str, exp: i64, change: impl FnOnce(&mut wire_json::O
         relay: None,
         enc_pub: None,
     };
-    let wire_json::Value::Object(mut card) = invite::mint(&signing, &spec) else { panic!("a card is an object") };
+    let wire_json::Value::Object(mut card) = invite::mint(key.signing(), &spec) else { panic!("a card is an object") };
     change(&mut card);
     invite::token_link(&wire_json::Value::Object(card))
 }
