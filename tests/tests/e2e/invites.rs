@@ -70,12 +70,7 @@ fn unknown_used_and_revoked_are_one_answer_on_the_wire() {
     assert_eq!(code(&claim(&serve, &Key::of(1), &used["nonce"])), 0);
     let revoked = home.invite("south");
     home.run(["invite", "revoke", revoked["nonce"].as_str().unwrap()]).ok();
-    let expired = home.run(["invite", "create", "--ttl", "1s", "--json"]).ok().json();
-    muretai_tests::wait::until("the invite to expire", || {
-        let rows = home.run(["invite", "list", "--json"]).ok().json_lines();
-        rows.into_iter().find(|row| row["nonce"] == expired["nonce"]).filter(|row| row["state"] == "expired")
-    });
-    let answers: Vec<Value> = [&used["nonce"], &revoked["nonce"], &expired["nonce"], &json!("no-such-nonce")]
+    let answers: Vec<Value> = [&used["nonce"], &revoked["nonce"], &json!("no-such-nonce")]
         .into_iter()
         .map(|nonce| claim(&serve, &Key::of(2), nonce))
         .collect();
@@ -133,13 +128,13 @@ fn at_the_shell_each_kind_of_bad_invite_has_its_own_words() {
     let damaged = format!("{}!!", &own.trim()[..own.trim().len() - 7]);
 
     let said = |home: &Home, link: &str, code: i32| {
-        let done = home.run(["claim", "--", link.trim()]).exits(code);
+        let done = home.run(["claim", "--allow-private", "--", link.trim()]).exits(code);
         assert_eq!(home.run(["contacts", "list", "--json"]).ok().json_lines().len(), 0, "nothing was stored");
         done.err.to_lowercase()
     };
     let own = said(&south_home, &own, 1);
     assert!(own.contains("your own") || own.contains("yourself"), "{own}");
-    let expired = said(&north, &expired, 5);
+    let expired = said(&north, &expired, 1);
     assert!(expired.contains("expired"), "{expired}");
     let forged = said(&north, &forged, 5);
     assert!(forged.contains("signature"), "{forged}");
@@ -182,7 +177,8 @@ fn links_survive_what_chat_programs_do_to_them() {
     let token = south_home.run(["invite", "create", "--token"]).ok().out;
     assert!(token.starts_with("agent://invite?d="), "{token}");
     let wrapped = token.trim().as_bytes().chunks(60).map(|line| String::from_utf8_lossy(line).into_owned());
-    north.run_with(["claim", "-"], wrapped.collect::<Vec<_>>().join("\n").as_bytes()).ok();
+    // An address on this machine that an invite names is dialled when the owner says so.
+    north.run_with(["claim", "-", "--allow-private"], wrapped.collect::<Vec<_>>().join("\n").as_bytes()).ok();
 }
 
 #[test]
