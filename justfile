@@ -25,7 +25,11 @@ bench:
 
 # Fuzz one target for a minute: just fuzz json
 fuzz TARGET SECONDS="60":
-    cd fuzz && RUSTC_BOOTSTRAP=1 cargo fuzz run {{TARGET}} -- -max_total_time={{SECONDS}}
+    RUSTC_BOOTSTRAP=1 cargo fuzz run --features libfuzzer {{TARGET}} fuzz/corpus/{{TARGET}} fuzz/seeds/{{TARGET}} -- -max_total_time={{SECONDS}}
+
+# Fuzz all targets on a stable toolchain.
+fuzz-stable SECONDS="60":
+    cargo run --manifest-path fuzz/Cargo.toml --bin loop -- {{SECONDS}}
 
 # Known vulnerabilities in dependencies (needs the advisory database).
 audit:
