@@ -190,3 +190,20 @@ fn the_tour_shows_everything_and_leaves_nothing_behind() {
     }
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn flags_beat_the_environment_which_beats_the_file() {
+    let home = home_with_an_agent();
+    for name in ["south", "east"] {
+        assert!(muretai(home.path(), &["keygen", name]).output().unwrap().status.success());
+    }
+    std::fs::write(home.path().join("config.toml"), "\u{feff}as = \"east\"\n").unwrap();
+    let acting = |args: &[&str], agent: &str| {
+        let shown = muretai(home.path(), args).env("MURETAI_AS", agent).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        json["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(acting(&["identity", "show", "--json"], ""), "east");
+    assert_eq!(acting(&["identity", "show", "--json"], "south"), "south");
+    assert_eq!(acting(&["identity", "show", "--json", "--as", "north"], "south"), "north");
+}

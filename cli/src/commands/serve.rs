@@ -20,6 +20,9 @@ use crate::{
 /// Threads that answer. More than this many would wait for the same disk.
 const MAX_WORKERS: usize = 4;
 
+/// How long threads may take to end once nothing is awaited any more.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
 /// Be reachable: serve the card, receive messages, answer them
 ///
 /// The first line on standard output is the address (with --json an object with `url`). Log lines go to standard
@@ -113,8 +116,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .build()
         .map_err(|error| Failure::io("cannot start", &error))?;
     let ended = runtime.block_on(serve(context, args));
-    // After a second signal nothing is waited for.
-    runtime.shutdown_background();
+    // After a second signal only what ends at once is waited for; dropped tasks kill the commands that they run.
+    runtime.shutdown_timeout(LAST_MOMENT);
     ended
 }
 

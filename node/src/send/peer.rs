@@ -16,7 +16,7 @@ use muretai_protocol::{
 use muretai_store::StoreError;
 use muretai_transports::{
     TransportError,
-    guard::Policy,
+    guard::{self, GuardError, Policy},
     http::{FetchOptions, Fetched},
 };
 use std::time::Duration;
@@ -203,10 +203,15 @@ pub(crate) fn transport_fault(error: &TransportError) -> Fault {
 /// What to do about it.
 pub(crate) fn transport_hint(error: &TransportError) -> Option<String> {
     match error {
-        TransportError::Refused { .. } => Some(
-            "a peer named this address; if it is on your own network and you trust it, add `--allow-private`"
-                .to_owned(),
+        TransportError::Refused { source: GuardError::Address { address, .. }, .. } => Some(
+            if guard::check_address(*address, Policy::Owner).is_ok() {
+                "a peer named this address; if it is on your own network and you trust it, add `--allow-private`"
+            } else {
+                "addresses of this class are never dialled; check the URL"
+            }
+            .to_owned(),
         ),
+        TransportError::Refused { .. } => Some("check the URL".to_owned()),
         _ => Some("`muretai doctor` shows which ways reach this peer".to_owned()),
     }
 }
