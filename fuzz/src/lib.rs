@@ -23,6 +23,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "envelope", run: targets::envelope::run },
     Target { name: "invite_link", run: targets::invite_link::run },
     Target { name: "card", run: targets::card::run },
+    Target { name: "http_body", run: targets::http_body::run },
 ];
 
 /// The committed seeds of a target, in the order of their names.

@@ -2,5 +2,6 @@
 pub mod card;
 pub mod did;
 pub mod envelope;
+pub mod http_body;
 pub mod invite_link;
 pub mod parse;
