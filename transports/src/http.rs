@@ -23,6 +23,8 @@ mod tls;
 use client::Client;
 use server::Server;
 
+/// Heads of more than this are refused whatever the limits say: the buffers of a connection must hold one.
+const MAX_HEAD_BYTES: usize = 1_048_576;
 /// Direct HTTP is the best way there is.
 const COST: u8 = 0;
 
@@ -43,10 +45,8 @@ pub struct ServerLimits {
     pub write_timeout: Duration,
     /// How much of an oversized or unwanted body is read away, so that the sender sees why.
     pub drain_bytes: usize,
-    /// Largest request head in bytes; more is answered 431.
+    /// Largest request head in bytes; more, or more than 64 header fields, is answered 431.
     pub max_head_bytes: usize,
-    /// Most header fields in a request; more is answered 431.
-    pub max_headers: usize,
     /// How long a stopped listener waits for requests that are under way.
     pub stop_timeout: Duration,
 }
@@ -62,9 +62,29 @@ impl Default for ServerLimits {
             write_timeout: Duration::from_secs(20),
             drain_bytes: 32 * 1_048_576,
             max_head_bytes: 16_384,
-            max_headers: 64,
             stop_timeout: Duration::from_secs(10),
         }
+    }
+}
+
+/// Longer than any sensible timeout, short enough to be added to a clock.
+const MAX_TIMEOUT: Duration = Duration::from_secs(366 * 86_400);
+
+impl ServerLimits {
+    /// Brings values that mean "no limit" down to what clocks and counters can hold.
+    fn clamped(mut self) -> ServerLimits {
+        for timeout in [
+            &mut self.head_timeout,
+            &mut self.request_timeout,
+            &mut self.keep_alive,
+            &mut self.write_timeout,
+            &mut self.stop_timeout,
+        ] {
+            *timeout = (*timeout).min(MAX_TIMEOUT);
+        }
+        self.max_connections = self.max_connections.min(tokio::sync::Semaphore::MAX_PERMITS);
+        self.max_head_bytes = self.max_head_bytes.clamp(1, MAX_HEAD_BYTES);
+        self
     }
 }
 
@@ -120,7 +140,7 @@ impl HttpTransport {
         mount: &str,
         limits: ServerLimits,
     ) -> Result<HttpTransport, TransportError> {
-        let server = Server::bind(address, mount, limits).await?;
+        let server = Server::bind(address, mount, limits.clamped()).await?;
         Ok(HttpTransport { server: Some(server), ..self })
     }
 

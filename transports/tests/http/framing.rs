@@ -133,6 +133,56 @@ async fn a_request_may_come_in_single_bytes() {
 }
 
 #[tokio::test]
+async fn requests_cut_anywhere_are_read_the_same() {
+    let server = start("", ServerLimits::default()).await;
+    let large = "y".repeat(20_000);
+    let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nab\r\n1\r\nc\r\n0\r\nT: u\r\n\r\n";
+    let text = format!("{}{chunked}GET / HTTP/1.1\r\n\r\n{}{}", post("one"), post(&large), post("last"));
+    for cut in [1, 2, 3, 7, 64, 101, 1_000, 8_191, 8_192, 8_193, 30_000] {
+        let raw = Raw::connect(&server).await;
+        raw.stream.set_nodelay(true).unwrap();
+        let (read, mut write) = raw.stream.into_split();
+        let text = text.clone();
+        let writing = tokio::spawn(async move {
+            for piece in text.as_bytes().chunks(cut) {
+                write.write_all(piece).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            write
+        });
+        let mut raw = Raw::of(read);
+        for expected in ["one", "abc", "notice", &large, "last"] {
+            assert_eq!(raw.answer().await.unwrap().text(), expected, "cut at {cut}");
+        }
+        drop(writing.await.unwrap());
+        assert!(raw.is_closed().await);
+    }
+}
+
+#[tokio::test]
+async fn limits_without_bound_are_no_overflow() {
+    let limits = ServerLimits {
+        max_body_bytes: usize::MAX,
+        max_connections: usize::MAX,
+        head_timeout: std::time::Duration::MAX,
+        request_timeout: std::time::Duration::MAX,
+        keep_alive: std::time::Duration::MAX,
+        write_timeout: std::time::Duration::MAX,
+        drain_bytes: usize::MAX,
+        max_head_bytes: usize::MAX,
+        stop_timeout: std::time::Duration::MAX,
+    };
+    let server = start("", limits).await;
+    let mut raw = Raw::connect(&server).await;
+    for text in ["one", "two"] {
+        raw.send(&post(text)).await;
+        assert_eq!(raw.answer().await.unwrap().text(), text);
+    }
+    server.stop.stop();
+    server.task.await.unwrap();
+}
+
+#[tokio::test]
 async fn empty_lines_between_requests_are_skipped() {
     let server = start("", ServerLimits::default()).await;
     let mut raw = Raw::connect(&server).await;

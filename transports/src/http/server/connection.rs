@@ -40,7 +40,9 @@ impl Shared {
     pub(super) fn new(service: Arc<dyn Service>, mount: String, limits: ServerLimits, stop: Stop) -> Shared {
         let mut http = http1::Builder::new();
         // Timeouts are the framing layer's. A peer that has closed its sending side still gets its answer.
-        http.header_read_timeout(None).half_close(true).max_buf_size(MIN_BUFFER.max(limits.max_head_bytes * 2));
+        http.header_read_timeout(None)
+            .half_close(true)
+            .max_buf_size(MIN_BUFFER.max(limits.max_head_bytes.saturating_mul(2)));
         Shared { limits: Arc::new(limits), service, mount, http, stop }
     }
 }
