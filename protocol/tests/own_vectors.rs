@@ -147,7 +147,7 @@ fn refused_messages() {
 
 #[test]
 fn cards() {
-    run("cards.json", 35, |case| {
+    run("cards.json", 37, |case| {
         use card::EnvelopeError as E;
         let caller = case.member("caller").unwrap();
         let looked_for = caller.member("did").map(|_| did(caller, "did"));

@@ -24,6 +24,14 @@ def card_cases():
         return case(name, why, expect, now=NOW, envelope=envelope, caller=caller)
 
     p256, p256_public = oracle.p256_key(7)
+    root_card = {"did": oracle.did_of(b"\x80\x24", p256_public), "name": "root", "url": url}
+
+    class Root:
+        """A hardware root: P-256 signatures, in one of their two forms."""
+
+        def __init__(self, form):
+            self.sign = lambda text: b64(form(oracle.p256_sign(p256, text.encode())))
+
     good = envelope()
     copied = {**card, "url": "https://east.example/a"}
     return [
@@ -44,6 +52,15 @@ def card_cases():
         one("newest", "300 s ahead", "proven", envelope(ts=NOW + 300)),
         one("float-time", "an old publisher's time is taken as received", "proven", envelope(ts=float(NOW))),
         one("no-url", "a directory's copy", "proven", envelope({"did": NORTH.did, "name": "north", "url": ""})),
+        one(
+            "p256-der", "a hardware root, signature in DER", "proven", envelope(root_card, signer=Root(lambda der: der))
+        ),
+        one(
+            "p256-raw",
+            "a hardware root, signature as r and s",
+            "proven",
+            envelope(root_card, signer=Root(oracle.raw_p256)),
+        ),
         one("other-did", "another agent's card", "other did", good, did=EAST.did),
         one("foreign-signer", "signed by another key", "signature", envelope(signer=EAST)),
         one("edited", "one letter of the card", "signature", {**good, "card": {**card, "name": "North"}}),

@@ -12,6 +12,7 @@ import pathlib
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -64,6 +65,15 @@ def p256_key(secret):
     key = ec.derive_private_key(secret, ec.SECP256R1())
     form = serialization.PublicFormat.CompressedPoint
     return key, key.public_key().public_bytes(serialization.Encoding.X962, form)
+
+
+def p256_sign(key, data):
+    """ES256 in DER; the nonce is that of RFC 6979, so that the same vectors come out every time."""
+    return key.sign(data, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+
+
+def raw_p256(der):
+    return b"".join(number.to_bytes(32, "big") for number in decode_dss_signature(der))
 
 
 def b64(data):
