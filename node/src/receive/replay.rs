@@ -133,6 +133,11 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Gives the id up because the store has it already, with another content.
+    pub fn conflict(self) {
+        self.guard.count_conflict();
+    }
+
     /// Records the id as handled: its message is stored.
     pub fn confirm(mut self, digest: [u8; 32]) {
         self.is_settled = true;

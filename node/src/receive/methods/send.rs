@@ -38,6 +38,7 @@ pub(crate) async fn store_and_reply(
         }
         Ok(Committed::Duplicate { same_content: false }) => {
             tracing::warn!(from = %verified.from(), "a sender used one message id for two contents");
+            claim.conflict();
             Err(say::repeated())
         }
         Err(error) => {

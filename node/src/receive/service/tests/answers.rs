@@ -80,23 +80,25 @@ async fn failures_are_signed_and_honest() {
     }
 }
 
+fn make_fifo(path: &std::path::Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
 #[tokio::test]
 async fn a_command_out_of_time_is_killed_with_all_its_children() {
     let folder = tempfile::tempdir().unwrap();
-    let (fifo, pid) = (folder.path().join("fifo"), folder.path().join("pid"));
-    let script =
-        format!("mkfifo '{}'; sh -c 'echo $$ > {}; cat {}' & wait", fifo.display(), pid.display(), fifo.display());
-    let mut spec = command(&script).unwrap();
+    let fifo = folder.path().join("fifo");
+    make_fifo(&fifo);
+    // Every process of the command holds the fifo open, so its reader comes to the end when the last one is dead.
+    let mut spec = command(&format!("exec 9> '{}'; sh -c 'sleep 1000; true' & wait", fifo.display())).unwrap();
     spec.timeout = Duration::from_millis(500);
+    let last_one_is_dead = tokio::spawn(tokio::fs::read(fifo.clone()));
     let (text, status) = ask(Some(spec), "hello").await;
     assert_eq!(status.as_deref(), NO_ANSWER);
     assert!(text.contains("too long"), "{text}");
-    if let Ok(pid) = std::fs::read_to_string(pid) {
-        let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
-        while rustix::process::test_kill_process(pid).is_ok() {
-            tokio::task::yield_now().await;
-        }
-    }
+    // In case that the command was killed before it opened the fifo at all.
+    drop(std::fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap());
+    last_one_is_dead.await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -138,9 +140,8 @@ async fn a_command_may_have_the_whole_message_as_json() {
 async fn an_asker_who_hangs_up_does_not_stop_the_work() {
     let folder = tempfile::tempdir().unwrap();
     let (begun, go) = (folder.path().join("begun"), folder.path().join("go"));
-    for path in [&begun, &go] {
-        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
-    }
+    make_fifo(&begun);
+    make_fifo(&go);
     let script = format!("echo x > '{}'; cat '{}'", begun.display(), go.display());
     let world = world(|options| options.reply_with = command(&script)).await;
     world.befriend(&key(1)).await;
@@ -164,7 +165,7 @@ async fn an_asker_who_hangs_up_does_not_stop_the_work() {
 async fn a_receiver_that_stops_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let begun = folder.path().join("begun");
-    assert!(std::process::Command::new("mkfifo").arg(&begun).status().unwrap().success());
+    make_fifo(&begun);
     let script = format!("echo x > '{}'; sleep 1000", begun.display());
     let world = world(|options| options.reply_with = command(&script)).await;
     world.befriend(&key(1)).await;
