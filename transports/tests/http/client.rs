@@ -309,6 +309,21 @@ async fn busy_peers_say_when_to_come_back() {
 }
 
 #[tokio::test]
+async fn a_full_server_is_busy_and_not_broken() {
+    let server = start("", ServerLimits { max_connections: 1, ..ServerLimits::default() }).await;
+    let mut kept = Raw::connect(&server).await;
+    kept.send(&post("in")).await;
+    assert_eq!(kept.answer().await.unwrap().status, 200);
+    for _ in 0..20 {
+        let peer = PeerAddress { url: Some(format!("http://{}", server.address)), allow_private: true };
+        let client = client();
+        let error = client.deliver(&client.route(&peer).unwrap(), Bytes::from_static(b"{}")).await.unwrap_err();
+        assert!(matches!(error, TransportError::Status { status: 503, .. }), "{error:?}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
+    }
+}
+
+#[tokio::test]
 async fn json_rpc_is_an_answer_whatever_the_status() {
     let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no"}}"#;
     for status in [200, 400, 401, 403, 500] {

@@ -135,7 +135,7 @@ async fn a_request_may_come_in_single_bytes() {
 #[tokio::test]
 async fn requests_cut_anywhere_are_read_the_same() {
     let server = start("", ServerLimits::default()).await;
-    let large = "y".repeat(20_000);
+    let large = "y".repeat(9_000);
     let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nab\r\n1\r\nc\r\n0\r\nT: u\r\n\r\n";
     let text = format!("{}{chunked}GET / HTTP/1.1\r\n\r\n{}{}", post("one"), post(&large), post("last"));
     for cut in [1, 2, 3, 7, 64, 101, 1_000, 8_191, 8_192, 8_193, 30_000] {
