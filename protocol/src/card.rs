@@ -98,12 +98,10 @@ pub fn build(spec: &CardSpec<'_>) -> Value {
     Value::Object(card)
 }
 
-/// The older version first: every generation of the A2A SDKs then finds a way to call `message/send` (6.2).
+/// One interface, 0.3: every generation of the A2A SDKs then calls `message/send` (6.2). A 1.0 entry beside it would move
+/// newer SDKs to `SendMessage`; whoever calls that unasked is understood all the same (6.7).
 fn interfaces(endpoint: &str) -> Value {
-    json!([
-        {"url": (endpoint), "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
-        {"url": (endpoint), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    ])
+    json!([{"url": (endpoint), "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}])
 }
 
 /// The `muretai` block (6.4). `open_door` is there only when strangers are answered, as in `agentEntry`.
