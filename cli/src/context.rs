@@ -86,7 +86,8 @@ impl Context {
             .or_else(|| globals.passphrase_file.clone().map(PassphraseSource::File))
             .or_else(|| env::path(env::MURETAI_PASSPHRASE_FILE).map(PassphraseSource::File))
     }
-    /// Reads an agent's key, asking for its passphrase when there is one and nobody said where it is.
+    /// Reads an agent's key, asking for its passphrase when there is one and nobody said where it is. Warns when other
+    /// users of the machine can read it too.
     pub(crate) fn unlock(&self, dir: &AgentDir) -> Result<Seed, Failure> {
         let attempt = format!("cannot read the key of `{}`", dir.name);
         let failed = |error: KeyFileError| Failure::of(attempt.as_str(), &error);
@@ -97,7 +98,11 @@ impl Context {
                 None => secret::ask_passphrase(&self.out, &dir.name)?,
             }),
         };
-        keyfile::read(dir, passphrase.as_ref()).map_err(failed)
+        let seed = keyfile::read(dir, passphrase.as_ref()).map_err(failed)?;
+        if let Some(warning) = keyfile::permissions_warning(dir) {
+            self.out.warn(&warning);
+        }
+        Ok(seed)
     }
     /// Opens the agent that acts, with the key that is there. Never makes one.
     pub(crate) async fn open(&self, timeout: Duration) -> Result<Agent, Failure> {

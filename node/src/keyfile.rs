@@ -189,6 +189,11 @@ pub fn create(dir: &AgentDir, seed: &Seed, passphrase: Option<&str>) -> Result<(
     }
 }
 
+/// Whether [`create`] would find the place free, so that nobody is asked for words in vain; else says what is there.
+pub fn check_free(dir: &AgentDir) -> Result<(), KeyFileError> {
+    refuse_occupied(&dir.key_file())
+}
+
 /// Whether a passphrase is needed, without asking for it. A file that holds no key is an error.
 pub fn is_encrypted(dir: &AgentDir) -> Result<bool, KeyFileError> {
     let path = dir.key_file();

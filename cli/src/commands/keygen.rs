@@ -49,9 +49,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .dir_for(&name(context, args)?)
         .map_err(|error| Failure::of("cannot make an identity", &error))?;
     // Asked before anything is typed: a phrase should not be entered in vain.
-    if dir.key_file().symlink_metadata().is_ok() {
-        return Err(Failure::of(attempt(&dir), &keyfile::KeyFileError::Exists(dir.key_file())));
-    }
+    keyfile::check_free(&dir).map_err(|error| Failure::of(attempt(&dir), &error))?;
     let seed = if args.restore { restored(context)? } else { Seed::from_bytes(agent::random()) };
     let passphrase = new_passphrase(context, args)?;
     keyfile::create(&dir, &seed, passphrase.as_deref().map(String::as_str))
