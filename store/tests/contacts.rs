@@ -1,0 +1,139 @@
+//! Whom this agent knows.
+#![allow(clippy::unwrap_used)]
+mod common;
+use common::*;
+use muretai_protocol::UnixSeconds;
+use muretai_store::{
+    StoreError,
+    contacts::{CoordinateSource, Coordinates, Introduce, Relation},
+};
+
+fn url(text: &str) -> Coordinates {
+    Coordinates { url: Some(text.to_owned()), ..Coordinates::default() }
+}
+
+#[tokio::test]
+async fn names_are_unique_and_never_stolen() {
+    let (_folder, store) = fresh().await;
+    let first = connect(&store, &did(1), "North").await;
+    let second = connect(&store, &did(2), "north").await;
+    let third = connect(&store, &did(3), "NORTH").await;
+    assert_eq!([first.name.as_str(), &second.name, &third.name], ["north", "north-2", "north-3"]);
+    assert_eq!(connect(&store, &did(4), "").await.name, "peer");
+    assert_eq!(connect(&store, &did(5), "日本").await.name, "peer-2");
+    // Introducing itself under another name changes what it calls itself, not what the owner types.
+    let again = connect(&store, &did(2), "south").await;
+    assert_eq!((again.name.as_str(), again.peer_name.as_deref()), ("north-2", Some("south")));
+    let names: Vec<_> = store.contacts().await.unwrap().into_iter().map(|contact| contact.name).collect();
+    assert_eq!(names, ["north", "north-2", "north-3", "peer", "peer-2"]);
+    let long = connect(&store, &did(6), &"x".repeat(40)).await.name;
+    let longer = connect(&store, &did(7), &"x".repeat(50)).await.name;
+    assert_eq!((long.len(), longer), (32, format!("{}-2", "x".repeat(30))));
+}
+
+#[tokio::test]
+async fn renaming_refuses_a_taken_name() {
+    let (_folder, store) = fresh().await;
+    connect(&store, &did(1), "north").await;
+    connect(&store, &did(2), "south").await;
+    let refused = store.rename_contact(&did(2), "north").await;
+    assert!(matches!(refused, Err(StoreError::NameTaken(name)) if name == "north"));
+    assert_eq!(store.contact_named("south").await.unwrap().unwrap().did, did(2));
+    assert!(store.rename_contact(&did(2), "south").await.unwrap());
+    assert!(store.rename_contact(&did(2), "Ö 1").await.unwrap());
+    assert_eq!(store.contact_named("Ö 1").await.unwrap().unwrap().did, did(2));
+    assert!(store.contact_named("south").await.unwrap().is_none());
+    assert!(!store.rename_contact(&did(9), "x").await.unwrap());
+}
+
+#[tokio::test]
+async fn weaker_sources_do_not_overwrite_coordinates() {
+    let (_folder, store) = fresh().await;
+    let north = did(1);
+    let learn = async |coordinates: Coordinates, source| {
+        store.update_coordinates(&north, &coordinates, source).await.unwrap();
+        let contact = store.contact(&north).await.unwrap().unwrap();
+        (contact.coordinates, contact.source)
+    };
+    connect(&store, &north, "north").await;
+    let card = Coordinates {
+        url: Some("https://card.example".to_owned()),
+        relay: Some("https://relay.example".to_owned()),
+        enc_pub: Some("aa".to_owned()),
+    };
+    assert_eq!(learn(card.clone(), CoordinateSource::Card).await, (card.clone(), CoordinateSource::Card));
+    assert_eq!(learn(url("https://lie.example"), CoordinateSource::Peer).await.0, card);
+    let claimed = Introduce { coordinates: url("https://lie.example"), ..introduce(&north, "north") };
+    assert_eq!(store.connect(&claimed).await.unwrap().coordinates, card);
+    // As strong: what it carries is newer, what it does not carry stays.
+    let newer = learn(url("https://new.example"), CoordinateSource::Card).await.0;
+    assert_eq!(newer, Coordinates { url: Some("https://new.example".to_owned()), ..card });
+    assert_eq!(learn(Coordinates::default(), CoordinateSource::Owner).await.1, CoordinateSource::Card);
+    assert_eq!(learn(url("http://10.0.0.1"), CoordinateSource::Owner).await.1, CoordinateSource::Owner);
+    store.update_coordinates(&did(9), &url("https://x.example"), CoordinateSource::Owner).await.unwrap();
+    assert!(store.contact(&did(9)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn private_addresses_stay_allowed_once_the_owner_said_so() {
+    let (_folder, store) = fresh().await;
+    let allowed = Introduce { allow_private: true, ..introduce(&did(1), "north") };
+    assert!(store.connect(&allowed).await.unwrap().allow_private);
+    assert!(connect(&store, &did(1), "north").await.allow_private);
+}
+
+#[tokio::test]
+async fn a_block_outlives_removal_and_a_new_introduction() {
+    let (_folder, store) = fresh().await;
+    let north = did(1);
+    connect(&store, &north, "north").await;
+    store.set_blocked(&north, true, NOW).await.unwrap();
+    assert!(store.remove_contact(&north).await.unwrap());
+    assert!(!store.remove_contact(&north).await.unwrap());
+    let standing = store.standing(north.as_str(), "a").await.unwrap();
+    assert_eq!((standing.is_direct, standing.is_blocked), (false, true));
+    let back = connect(&store, &north, "north").await;
+    assert_eq!((back.relation, back.is_blocked, back.name.as_str()), (Relation::Direct, true, "north"));
+    store.set_blocked(&north, false, NOW).await.unwrap();
+    assert!(!store.contact(&north).await.unwrap().unwrap().is_blocked);
+    assert!(store.remove_contact(&north).await.unwrap());
+    assert!(store.contact(&north).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_blocked_stranger_is_listed_without_trust_and_forgotten_when_unblocked() {
+    let (_folder, store) = fresh().await;
+    let east = did(2);
+    store.set_blocked(&east, false, NOW).await.unwrap();
+    assert!(store.contacts().await.unwrap().is_empty());
+    store.set_blocked(&east, true, NOW).await.unwrap();
+    let contact = store.contact(&east).await.unwrap().unwrap();
+    assert_eq!((contact.relation, contact.is_blocked, contact.added), (Relation::None, true, NOW));
+    assert!(!store.remove_contact(&east).await.unwrap());
+    // Once it introduces itself it gets a name of its own.
+    assert_eq!(connect(&store, &east, "east").await.name, "east");
+    store.remove_contact(&east).await.unwrap();
+    store.set_blocked(&east, false, NOW).await.unwrap();
+    assert!(store.contacts().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn removing_keeps_messages_and_handled_ids() {
+    let (_folder, store) = fresh().await;
+    let north = did(1);
+    connect(&store, &north, "north").await;
+    store.commit_received(received(&north, "a")).await.unwrap();
+    store.remove_contact(&north).await.unwrap();
+    let rows = store.messages(&Default::default()).await.unwrap();
+    assert_eq!((rows.len(), rows[0].name.as_deref()), (1, None));
+    let standing = store.standing(north.as_str(), "a").await.unwrap();
+    assert!(standing.handled.is_some() && !standing.is_direct);
+}
+
+#[tokio::test]
+async fn adding_is_remembered_from_the_first_time() {
+    let (_folder, store) = fresh().await;
+    connect(&store, &did(1), "north").await;
+    let later = Introduce { now: UnixSeconds(NOW.0 + 5), ..introduce(&did(1), "north") };
+    assert_eq!(store.connect(&later).await.unwrap().added, NOW);
+}
