@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     StoreError,
-    handled::{self, Digest, ENTRY_BYTES, KEY_BYTES, Key, SharedTail, catch_up, digest_in_table},
+    handled::{self, Digest, ENTRY_BYTES, KEY_BYTES, Key, SharedTail, Tail, catch_up, digest_in_table},
     messages::{Committed, Received},
     writer::{begin, commit, roll_back},
 };
@@ -93,7 +93,7 @@ impl Statement {
 
 /// What one chunk inserts.
 struct Chunk<'a> {
-    messages: &'a [&'a Pending],
+    messages: Vec<&'a Pending>,
     peers: Vec<i64>,
     /// The log row before the one that it adds.
     seen: i64,
@@ -121,9 +121,12 @@ impl Batch {
             Ok(conn) => conn,
             Err(error) => return fail(pending, &error),
         };
-        let mut outcome = self.store(conn, &pending).await;
+        let mut outcome = match self.plan(&pending) {
+            Some(chunk) => self.store_at_once(conn, chunk).await,
+            None => self.store_in_steps(conn, &pending, false).await,
+        };
         if outcome.as_ref().is_err_and(StoreError::is_about_a_row) {
-            outcome = self.store_carefully(conn, &pending).await;
+            outcome = self.store_in_steps(conn, &pending, true).await;
         }
         match outcome {
             Ok(committed) => {
@@ -134,7 +137,7 @@ impl Batch {
             }
             Err(error) if error.is_about_a_row() && pending.len() > 1 => {
                 for one in pending {
-                    let alone = self.store_carefully(conn, std::slice::from_ref(&one)).await;
+                    let alone = self.store_in_steps(conn, std::slice::from_ref(&one), true).await;
                     one.answer.send(alone.map(|committed| committed[0])).ok();
                 }
                 true
@@ -143,40 +146,52 @@ impl Batch {
         }
     }
 
-    /// Stores all as new, in one statement when it can be; a duplicate is an error.
-    async fn store(&mut self, conn: &mut SqliteConnection, pending: &[Pending]) -> Result<Vec<Committed>, StoreError> {
-        if self.has_duplicate(pending) {
-            return self.store_carefully(conn, pending).await;
-        }
-        let all: Vec<&Pending> = pending.iter().collect();
-        if let Some(peers) = self.ready_peers(&all) {
-            let (seen, slice) = self.next_slice(all.len());
-            let chunk = Chunk { messages: &all, peers, seen, slice };
-            return match chunk.insert(conn, |statement| &statement.alone).await {
-                Ok(committed) => {
-                    self.committed(&all, seen + 1, &chunk.slice);
-                    Ok(committed)
-                }
-                Err(error) => {
-                    roll_back(conn).await;
-                    Err(error)
-                }
-            };
-        }
-        begin(conn).await?;
-        let inserted = self.insert_all(conn, &all).await;
-        self.finish(conn, inserted, &all).await
+    /// One statement for all, when that will do: all senders are known and were seen lately, no id is a duplicate as far
+    /// as memory tells, and the log needs no other care.
+    fn plan<'p>(&self, pending: &'p [Pending]) -> Option<Chunk<'p>> {
+        let number = |one: &Pending| {
+            let peer = self.peers.get(one.message.from.as_str())?;
+            (one.message.received.0 < peer.seen + SEEN_EVERY_SECS).then_some(peer.id)
+        };
+        let peers = pending.iter().map(number).collect::<Option<_>>()?;
+        // What is checked and the log row that it is checked against belong together: one lock.
+        let tail = self.tail.lock();
+        let is_ready = pending.len() <= MAX_CHUNK && tail.is_loaded() && tail.spent_until().is_none();
+        (is_ready && !has_duplicate(pending, &tail)).then(|| Chunk {
+            messages: pending.iter().collect(),
+            peers,
+            seen: tail.seen(),
+            slice: tail.next_slice(MOVED_PER_MESSAGE * pending.len()),
+        })
     }
 
-    /// Stores what is new and tells which are not.
-    async fn store_carefully(
+    async fn store_at_once(
+        &mut self,
+        conn: &mut SqliteConnection,
+        chunk: Chunk<'_>,
+    ) -> Result<Vec<Committed>, StoreError> {
+        match chunk.insert(conn, |statement| &statement.alone).await {
+            Ok(committed) => {
+                self.committed(&chunk.messages, chunk.seen + 1, &chunk.slice);
+                Ok(committed)
+            }
+            Err(error) => {
+                roll_back(conn).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores what is new and tells which are not. Without `look_up`, an id that has moved to the table is an error.
+    async fn store_in_steps(
         &mut self,
         conn: &mut SqliteConnection,
         pending: &[Pending],
+        look_up: bool,
     ) -> Result<Vec<Committed>, StoreError> {
         begin(conn).await?;
         let mut fresh = Vec::new();
-        let known = self.find_known(conn, pending, &mut fresh).await;
+        let known = self.find_known(conn, pending, look_up, &mut fresh).await;
         let inserted = match &known {
             Ok(_) => self.insert_all(conn, &fresh).await,
             Err(error) => Err(error.clone()),
@@ -212,22 +227,21 @@ impl Batch {
         Ok(inserted.committed)
     }
 
-    /// Whether the same id comes twice, or is in the part of the durable set that is in memory.
-    fn has_duplicate(&self, all: &[Pending]) -> bool {
-        let mut keys = HashSet::with_capacity(all.len());
-        let tail = self.tail.lock();
-        all.iter().any(|one| !keys.insert(one.key) || tail.digest(&one.key).is_some())
-    }
-
     /// For each message, whether its content is the same as that of an earlier one with its id; `None` for new ones,
-    /// which are also put into `fresh`.
+    /// which are also put into `fresh`. Memory is exact from here to the end of the transaction; the table is asked when
+    /// there is a reason.
     async fn find_known<'p>(
         &self,
         conn: &mut SqliteConnection,
         pending: &'p [Pending],
+        look_up: bool,
         fresh: &mut Vec<&'p Pending>,
     ) -> Result<Vec<Option<bool>>, StoreError> {
         catch_up(conn, &self.tail).await?;
+        if !look_up && !has_duplicate(pending, &self.tail.lock()) {
+            fresh.extend(pending);
+            return Ok(vec![None; pending.len()]);
+        }
         let mut digests: HashMap<Key, Digest> = HashMap::new();
         let mut known = Vec::with_capacity(pending.len());
         for one in pending {
@@ -245,9 +259,8 @@ impl Batch {
         Ok(known)
     }
 
-    /// Inserts any number of new messages inside a transaction.
+    /// Inserts any number of new messages inside a transaction that has caught up with the log.
     async fn insert_all(&self, conn: &mut SqliteConnection, all: &[&Pending]) -> Result<Inserted, StoreError> {
-        catch_up(conn, &self.tail).await?;
         let spent = self.tail.lock().spent_until();
         if let Some(spent) = spent {
             query("DELETE FROM handled_log WHERE id <= ?").bind(spent).execute(&mut *conn).await?;
@@ -259,7 +272,7 @@ impl Batch {
             let peers = messages.iter().map(|one| self.peer(one.message.from.as_str(), &learned));
             let peers = peers.collect::<Option<_>>().ok_or(StoreError::Damaged)?;
             let slice = if inserted.seen == seen { inserted.slice.clone() } else { Vec::new() };
-            let chunk = Chunk { messages, peers, seen: inserted.seen, slice };
+            let chunk = Chunk { messages: messages.to_vec(), peers, seen: inserted.seen, slice };
             inserted.committed.append(&mut chunk.insert(conn, |statement| &statement.insert).await?);
             inserted.seen += 1;
         }
@@ -284,22 +297,6 @@ impl Batch {
         let mut tail = self.tail.lock();
         tail.slice_moved(slice);
         tail.take(all.iter().map(|one| (one.key, one.message.digest)), seen);
-    }
-
-    /// The numbers of all senders, when one statement will do: all are known and seen lately, and the log needs no
-    /// other care.
-    fn ready_peers(&self, all: &[&Pending]) -> Option<Vec<i64>> {
-        {
-            let tail = self.tail.lock();
-            if all.len() > MAX_CHUNK || !tail.is_loaded() || tail.spent_until().is_some() {
-                return None;
-            }
-        }
-        let number = |one: &&Pending| {
-            let peer = self.peers.get(one.message.from.as_str())?;
-            (one.message.received.0 < peer.seen + SEEN_EVERY_SECS).then_some(peer.id)
-        };
-        all.iter().map(number).collect()
     }
 
     /// Numbers the addresses that have none and notes when their contacts were seen. What is learned counts once the
@@ -355,6 +352,13 @@ struct Inserted {
     seen: i64,
     slice: Vec<u8>,
     has_trimmed: bool,
+}
+
+/// Whether the same id comes twice, or is in the part of the durable set that is in memory.
+fn has_duplicate(pending: &[Pending], tail: &Tail) -> bool {
+    let mut keys: Vec<&Key> = pending.iter().map(|one| &one.key).collect();
+    keys.sort_unstable();
+    keys.windows(2).any(|pair| pair[0] == pair[1]) || keys.into_iter().any(|key| tail.digest(key).is_some())
 }
 
 fn fail(pending: Vec<Pending>, error: &StoreError) -> bool {

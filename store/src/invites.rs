@@ -153,7 +153,7 @@ async fn claim(
     let invite = row.as_ref().map(invite_from).transpose()?;
     let outcome = match judge(invite.as_ref(), claimer, who) {
         Judgement::Refuse(why) => return Ok(ClaimOutcome::Refused(why)),
-        Judgement::Repeat(contact) => ClaimOutcome::Repeated(contact),
+        Judgement::Repeat(contact) => ClaimOutcome::Repeated(*contact),
         Judgement::Accept => {
             let contact = contacts::introduce(conn, who).await?;
             let peer = peer_id(conn, who.did.as_str()).await?;
@@ -172,7 +172,7 @@ async fn claim(
 
 enum Judgement {
     Accept,
-    Repeat(Contact),
+    Repeat(Box<Contact>),
     Refuse(ClaimRefusal),
 }
 
@@ -187,7 +187,7 @@ fn judge(invite: Option<&InviteRow>, claimer: Option<Contact>, who: &Introduce) 
     }
     match (&invite.used_by, claimer) {
         (Some(used_by), Some(contact)) if *used_by == who.did && contact.relation == Relation::Direct => {
-            Judgement::Repeat(contact)
+            Judgement::Repeat(Box::new(contact))
         }
         (Some(_), _) => Judgement::Refuse(ClaimRefusal::Spent),
         (None, _) if invite.expires <= who.now => Judgement::Refuse(ClaimRefusal::Expired),

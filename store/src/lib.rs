@@ -21,6 +21,8 @@ mod open;
 mod reader;
 pub mod settings;
 mod standing;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use error::StoreError;

@@ -80,17 +80,40 @@ impl Location {
     async fn upgrade(&self, conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
         let known = migrator.iter().map(|m| m.version).max().unwrap_or(0);
         match look(conn).await? {
-            Found::Ours { version } if version == known => return Ok(()),
-            Found::Ours { version } if version > known => return Err(StoreError::Newer { found: version, known }),
-            Found::Ours { version } => self.back_up(conn, version).await?,
-            Found::Empty => switch_to_wal(conn).await?,
-            Found::Foreign => return Err(StoreError::Damaged),
+            Found::Ours { version } if version == known => Ok(()),
+            Found::Ours { version } if version > known => Err(StoreError::Newer { found: version, known }),
+            Found::Ours { version } => {
+                let backup = self.back_up(conn, version).await?;
+                let migrated = migrate(conn, migrator).await;
+                if migrated.is_err() {
+                    // The original is as it was, and a start that fails again and again must not fill the disk.
+                    std::fs::remove_file(backup).ok();
+                }
+                migrated
+            }
+            Found::Empty => {
+                switch_to_wal(conn).await?;
+                migrate(conn, migrator).await
+            }
+            Found::Foreign => Err(StoreError::Damaged),
         }
-        migrate(conn, migrator).await
     }
 
     /// Copies an older database beside itself, before it is changed. A copy that is there already is kept.
-    async fn back_up(&self, conn: &mut SqliteConnection, version: i64) -> Result<(), StoreError> {
+    async fn back_up(&self, conn: &mut SqliteConnection, version: i64) -> Result<PathBuf, StoreError> {
+        let backup = self.new_backup(version)?;
+        let target = backup.to_string_lossy().into_owned();
+        if let Err(error) = query("VACUUM INTO ?").bind(target).execute(conn).await {
+            std::fs::remove_file(&backup).ok();
+            return Err(error.into());
+        }
+        std::fs::File::open(&backup)?.sync_all()?;
+        sync_folder(&backup)?;
+        Ok(backup)
+    }
+
+    /// An empty file of a name that is free: `agent.db.v1.bak`, `agent.db.v1.bak-2`, …
+    fn new_backup(&self, version: i64) -> Result<PathBuf, StoreError> {
         for attempt in 1..1000 {
             let mut name = self.path.clone().into_os_string();
             name.push(format!(".v{version}.bak"));
@@ -98,17 +121,9 @@ impl Location {
                 name.push(format!("-{attempt}"));
             }
             match create_private(Path::new(&name)) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                other => other?,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                other => return Ok(other.map(|()| name.into())?),
             }
-            let target = name.to_string_lossy().into_owned();
-            let copied = query("VACUUM INTO ?").bind(target).execute(&mut *conn).await;
-            if let Err(error) = copied {
-                std::fs::remove_file(&name).ok();
-                return Err(error.into());
-            }
-            std::fs::File::open(&name)?.sync_all()?;
-            return Ok(sync_folder(Path::new(&name))?);
         }
         Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
     }

@@ -14,6 +14,7 @@ const TUNING: &str =
     "PRAGMA cache_size = -4096; PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 33554432";
 
 /// What the writer does.
+#[allow(clippy::large_enum_variant, reason = "the large one is nearly all of them")]
 pub(crate) enum WriteJob {
     /// One message from a peer, to be committed together with others.
     Received(Pending),
