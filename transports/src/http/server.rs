@@ -34,10 +34,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_REFUSALS: usize = 32;
 /// How long a refused or faulty connection stays open for the peer to read why.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a refused peer may take to send its request: an answer that is there before it confuses HTTP clients.
-const REFUSAL_DELAY: Duration = Duration::from_millis(250);
 /// Bytes that are read away meanwhile.
 const LINGER_BYTES: usize = 262_144;
+/// How long a refused peer may take to send its request: an answer that is there before it confuses HTTP clients.
+const REFUSAL_DELAY: Duration = Duration::from_millis(250);
 
 /// A bound listener and what to serve there.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ fn admit(
 
 /// Answers 503 and waits for the peer to close: closing with unread input would take the answer back.
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
-    let _ = tokio::time::timeout(REFUSAL_DELAY, stream.readable()).await;
+    let _ = tokio::time::timeout(REFUSAL_DELAY, stream.peek(&mut [0])).await;
     stream.write_all(&answers::raw(&answers::Plain::Busy)).await?;
     stream.shutdown().await?;
     let mut scratch = [0; 1024];
