@@ -73,6 +73,9 @@ impl StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> StoreError {
+        if let sqlx::Error::Io(error) = error {
+            return error.into();
+        }
         let primary = match &error {
             sqlx::Error::Database(e) => e.code().and_then(|c| c.parse::<u32>().ok()).map(|c| c & 0xff),
             _ => None,

@@ -42,6 +42,9 @@ impl Location {
     /// Takes any path that is valid UTF-8. It becomes absolute, so that SQLite reads none as a URI or `:memory:`.
     pub(crate) fn new(path: &Path) -> Result<Location, StoreError> {
         let path = std::path::absolute(path)?;
+        if path.to_str().is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not valid UTF-8").into());
+        }
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .create_if_missing(false)
@@ -92,6 +95,7 @@ impl Location {
                 migrated
             }
             Found::Empty => {
+                make_private(&self.path)?;
                 switch_to_wal(conn).await?;
                 migrate(conn, migrator).await
             }
@@ -217,6 +221,13 @@ fn create_private(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map(drop)
+}
+
+/// For an empty file that somebody else made. By path: closing a descriptor of it would drop SQLite's locks.
+fn make_private(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(())
 }
 
 fn create_folder(path: &Path) -> io::Result<()> {

@@ -62,6 +62,21 @@ async fn an_empty_file_is_a_fresh_database() {
     let store = Store::open(&path).await.unwrap();
     store.commit_received(received(&did(1), "a")).await.unwrap();
     assert_eq!(store.last_seq().await.unwrap(), 2);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_path_that_is_not_unicode_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.db"));
+    assert!(matches!(refused(&path).await, StoreError::CannotOpen(_)));
+    assert!(files(folder.path()).is_empty());
 }
 
 #[tokio::test]
