@@ -45,6 +45,7 @@ fn store_message(home: &Path, message_id: &str, text: &str) {
             digest: [7; 32],
             sig: "c2ln".to_owned(),
             extra: None,
+            is_auto: false,
             reply: None,
         };
         store.commit_received(received).await.unwrap();

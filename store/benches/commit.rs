@@ -95,6 +95,7 @@ fn message(from: &Did, n: u64) -> Received {
         digest,
         sig: sig.clone(),
         extra: None,
+        is_auto: false,
         reply: Some(Reply {
             message_id: format!("{:032x}", !n),
             text: "received".to_owned(),

@@ -417,7 +417,7 @@ impl Pending {
         let message = &self.message;
         to.add(peer)?;
         to.add(0)?;
-        to.add(0)?;
+        to.add(i32::from(message.is_auto))?;
         to.add(message.timestamp.0)?;
         to.add(message.received.0)?;
         to.add(message.message_id.as_str())?;

@@ -36,6 +36,8 @@ pub struct Received {
     pub sig: String,
     /// Unknown metadata and parts that are no text, as compact JSON; `None` when there is nothing beyond the envelope.
     pub extra: Option<String>,
+    /// A machine's notice, hidden from the conversation by default.
+    pub is_auto: bool,
     /// The signed answer, stored in the same transaction.
     pub reply: Option<Reply>,
 }

@@ -234,7 +234,7 @@ impl Agent {
             unverified: false,
             allow_private: false,
         };
-        let error = self.send(&request).await.err()?;
+        let error = self.send_notice(&request, "greeting").await.err()?;
         Some(format!("the greeting was not delivered: {error}"))
     }
 }

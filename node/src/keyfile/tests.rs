@@ -215,7 +215,7 @@ fn what_is_no_file_is_named() {
 #[test]
 fn an_unreadable_file_is_an_error_that_names_it() {
     let p = occupied(b"x");
-    fs::set_permissions(p.dir.key_file(), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(p.dir.key_file(), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(p.dir.key_file()).is_ok() {
         return; // The superuser reads everything.
     }

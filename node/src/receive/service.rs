@@ -142,6 +142,10 @@ impl Receiver {
         self.inner.gate.admit(&applicant).await?; // 6
         limit(&self.inner.message_rate, &passed)?; // 7
         match &self.inner.answerer {
+            // The loop brake: machines do not answer each other's notices.
+            _ if send::is_notice(passed.verified.message()) => {
+                send::store_and_reply(&self.inner.agent, passed, Response::accepted(), now).await
+            }
             Answerer::Quick(responder) => {
                 let response = responder.respond(&passed.verified).await;
                 send::store_and_reply(&self.inner.agent, passed, response, now).await

@@ -144,7 +144,7 @@ pub enum SendError {
         message_id: String,
         /// Which check failed.
         #[source]
-        source: ReplyError,
+        source: Box<ReplyError>,
     },
     /// The store failed.
     #[error("the store failed")]

@@ -121,7 +121,23 @@ impl Agent {
     /// # Errors
     /// See [`SendError`]. Errors in the request and in the target come before anything is stored or dialled.
     pub async fn send(&self, request: &SendRequest) -> Result<Sent, SendError> {
+        self.send_with(request, Object::new()).await
+    }
+
+    /// Sends a machine's notice: `auto`, with a word that says what it is about. Its receiver stores it and does not
+    /// take it for conversation.
+    pub(crate) async fn send_notice(&self, request: &SendRequest, status: &str) -> Result<Sent, SendError> {
+        let mut extra = Object::new();
+        extra.insert("auto".to_owned(), true.into());
+        extra.insert("status".to_owned(), status.into());
+        self.send_with(request, extra).await
+    }
+
+    async fn send_with(&self, request: &SendRequest, mut extra: Object) -> Result<Sent, SendError> {
         check(request)?;
+        if let Some(reply_to) = &request.reply_to {
+            extra.insert("replyTo".to_owned(), reply_to.as_str().into());
+        }
         let deadline = Instant::now() + request.timeout;
         let resolve = self.resolve(&request.target, request.allow_private);
         let recipient = match tokio::time::timeout_at(deadline, resolve).await {
@@ -133,7 +149,7 @@ impl Agent {
             }
         };
         match recipient {
-            Recipient::Peer(peer) => Delivery::queue(self, request, peer, deadline).await?.run().await,
+            Recipient::Peer(peer) => Delivery::queue(self, request, extra, peer, deadline).await?.run().await,
             Recipient::Foreign { url, .. } if !request.unverified => Err(SendError::Foreign { url }),
             Recipient::Foreign { card, url } => foreign::send(self, request, &card, &url, deadline).await,
         }
@@ -164,6 +180,8 @@ fn check(request: &SendRequest) -> Result<(), SendError> {
 struct Delivery<'a> {
     agent: &'a Agent,
     request: &'a SendRequest,
+    /// Unsigned metadata of every attempt.
+    extra: Object,
     peer: ResolvedPeer,
     deadline: Instant,
     message_id: MessageId,
@@ -192,12 +210,13 @@ impl<'a> Delivery<'a> {
     async fn queue(
         agent: &'a Agent,
         request: &'a SendRequest,
+        extra: Object,
         peer: ResolvedPeer,
         deadline: Instant,
     ) -> Result<Delivery<'a>, SendError> {
         let message_id = MessageId::from_random(random());
         let signed_at = now();
-        let signed = sign(agent, request, &peer.did, &message_id, signed_at);
+        let signed = sign(agent, request, &extra, &peer.did, &message_id, signed_at);
         let sig = signed.member("metadata").and_then(|meta| meta.member("sig")).and_then(Value::as_str);
         let outgoing = Outgoing {
             peer: peer.did.to_string(),
@@ -212,6 +231,7 @@ impl<'a> Delivery<'a> {
         Ok(Delivery {
             agent,
             request,
+            extra,
             peer,
             deadline,
             message_id,
@@ -273,7 +293,7 @@ impl<'a> Delivery<'a> {
     async fn post(&mut self) -> Result<Fetched, Setback> {
         if now().0 - self.signed_at.0 > SIGNATURE_LIFE_SECS {
             self.signed_at = now();
-            self.signed = sign(self.agent, self.request, &self.peer.did, &self.message_id, self.signed_at);
+            self.signed = sign(self.agent, self.request, &self.extra, &self.peer.did, &self.message_id, self.signed_at);
         }
         let message = match self.version {
             Version::V0_3 => self.signed.clone(),
@@ -326,7 +346,8 @@ impl<'a> Delivery<'a> {
             context_id: self.request.context_id.as_deref(),
         };
         let verified = answer::reply(result, self.version, &asked, now()).map_err(|source| {
-            Setback::GiveUp(SendError::ReplyNotVerified { url: self.url(), message_id: self.id(), source })
+            let (url, message_id) = (self.url(), self.id());
+            Setback::GiveUp(SendError::ReplyNotVerified { url, message_id, source: source.into() })
         })?;
         let reply = sent_reply(&verified);
         let is_answer = reply.status.is_none() && !(reply.is_auto && reply.text.is_empty());
@@ -420,11 +441,14 @@ pub(crate) fn refused(refusal: PeerRefusal, message_id: String) -> SendError {
     SendError::Refused { code, message, detail, data, message_id }
 }
 
-fn sign(agent: &Agent, request: &SendRequest, to: &Did, message_id: &MessageId, timestamp: UnixSeconds) -> Value {
-    let mut extra = Object::new();
-    if let Some(reply_to) = &request.reply_to {
-        extra.insert("replyTo".to_owned(), reply_to.as_str().into());
-    }
+fn sign(
+    agent: &Agent,
+    request: &SendRequest,
+    extra: &Object,
+    to: &Did,
+    message_id: &MessageId,
+    timestamp: UnixSeconds,
+) -> Value {
     let draft = Draft {
         role: Role::User,
         to: to.as_str(),
@@ -432,7 +456,7 @@ fn sign(agent: &Agent, request: &SendRequest, to: &Did, message_id: &MessageId, 
         context_id: request.context_id.as_deref(),
         text: &request.text,
         timestamp,
-        extra,
+        extra: extra.clone(),
     };
     message::sign(agent.key(), &draft)
 }
@@ -483,10 +507,14 @@ fn answered(verified: &Verified, reply: &SentReply) -> Answered {
 
 /// What a reply carried beyond its envelope: unsigned metadata and parts that are no text, kept as they came.
 fn extra_of(message: &Message) -> Option<String> {
-    let is_known = |key: &str, value: &Value| match (key, value) {
-        ("from" | "to" | "sig" | "timestamp", _) | (_, Value::Null) => true,
-        ("replyTo", Value::String(_)) | ("auto", Value::Bool(_)) => true,
-        _ => false,
+    let is_known = |key: &str, value: &Value| {
+        matches!(
+            (key, value),
+            ("from" | "to" | "sig" | "timestamp", _)
+                | (_, Value::Null)
+                | ("replyTo", Value::String(_))
+                | ("auto", Value::Bool(_))
+        )
     };
     let mut metadata = message.metadata.clone();
     metadata.retain(|key, value| !is_known(key, value));

@@ -120,7 +120,7 @@ pub enum CardFetchError {
         url: String,
         /// Which check failed.
         #[source]
-        source: EnvelopeError,
+        source: Box<EnvelopeError>,
     },
     /// The envelope is no JSON.
     #[error("the signed card at {url} is not JSON")]
@@ -303,7 +303,7 @@ impl Agent {
                     .map_err(|source| CardFetchError::EnvelopeNotJson { url: address.clone(), source })?;
                 let expect = Expect { did: expect, plain_card: Some(&plain), dialled: Some(scope), now: now() };
                 let card = card::verify_envelope(&value, &expect)
-                    .map_err(|source| CardFetchError::Envelope { url: address, source })?;
+                    .map_err(|source| CardFetchError::Envelope { url: address, source: source.into() })?;
                 Ok(served.peer(card, true))
             }
             401 | 403 | 404 | 405 | 410 => {

@@ -38,6 +38,7 @@ pub fn received(from: &Did, id: &str) -> Received {
         digest: [1; 32],
         sig: "c2ln".to_owned(),
         extra: None,
+        is_auto: false,
         reply: Some(Reply {
             message_id: format!("re-{id}"),
             text: "received".to_owned(),

@@ -102,8 +102,16 @@ fn record(verified: &Verified, digest: [u8; 32], received: UnixSeconds, reply: R
         digest,
         sig: verified.sig().to_owned(),
         extra: extra_of(message),
+        is_auto: is_notice(message),
         reply: Some(reply),
     }
+}
+
+/// Tells a machine's notice, such as the greeting after a claim, from what somebody says: `auto` with a `status` beside
+/// it. `auto` alone is not enough, because whole agents mark all that they say with it (3.3).
+pub(crate) fn is_notice(message: &Message) -> bool {
+    let is_auto = message.meta("auto").and_then(Value::as_bool) == Some(true);
+    is_auto && message.meta("status").and_then(Value::as_str).is_some()
 }
 
 /// What the message carried beyond what has a column of its own: unsigned metadata (3.3) and parts that are no text,
