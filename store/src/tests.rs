@@ -36,6 +36,7 @@ fn received(n: u32) -> Received {
         digest: [1; 32],
         sig: "c2ln".to_owned(),
         extra: None,
+        is_auto: false,
         reply: Some(Reply {
             message_id: format!("re-{n}"),
             text: "received".to_owned(),
