@@ -89,12 +89,14 @@ fn receive() {
     let before = bare(is_pinned);
     let total = number("BENCH_MESSAGES", 100_000);
     let (mut received, mut busy, mut resident) = (0, Duration::ZERO, Vec::new());
+    let used = serve.cpu_time();
     while received < total {
         let bodies = signed(&serve);
         busy += burst(&serve, &bodies);
         received += CONNECTIONS * BURST;
         resident.push(serve.resident_kib());
     }
+    let used = [0, 1].map(|mode| (serve.cpu_time()[mode] - used[mode]).as_secs_f64() * 1e6 / received as f64);
     let after = bare(is_pinned);
     let bare = (before + after) / 2.0;
     let rate = received as f64 / busy.as_secs_f64();
@@ -104,6 +106,12 @@ fn receive() {
     );
     println!("bare verify and sign, same core              {bare:8.0} /s  ({before:.0} before, {after:.0} after)");
     println!("receive against bare                         {:8.2}", rate / bare);
+    println!(
+        "processor time of the server per message     {:8.1} µs  ({:.1} user, {:.1} kernel)",
+        used[0] + used[1],
+        used[0],
+        used[1]
+    );
     let mib = |kib: u64| kib as f64 / 1024.0;
     println!("resident memory idle                         {:8.1} MiB", mib(idle));
     let (first, last) = (resident[0], *resident.last().unwrap());
