@@ -15,7 +15,6 @@ fn shell(home: &Home, line: &str) -> home::Done {
 }
 
 #[test]
-#[ignore = "the greeting of `claim` is listed beside the message"]
 fn two_agents_talk() {
     let home = Home::new();
     shell(&home, "muretai keygen north; muretai keygen south").ok();
