@@ -18,6 +18,7 @@ mod listing;
 pub mod messages;
 mod names;
 mod open;
+mod queue;
 mod reader;
 pub mod settings;
 mod standing;

@@ -6,6 +6,7 @@ use crate::{
     Act, StoreError,
     handled::SharedTail,
     open::Location,
+    queue::take_waiting,
     standing::{self, Asked},
 };
 
@@ -33,7 +34,7 @@ pub(crate) async fn run(
     let mut waiting = Vec::with_capacity(standing::MAX_BATCH);
     let mut asked = Vec::with_capacity(standing::MAX_BATCH);
     let mut closing = Vec::new();
-    while jobs.recv_many(&mut waiting, standing::MAX_BATCH).await > 0 {
+    while take_waiting(&mut jobs, &mut waiting, standing::MAX_BATCH).await > 0 {
         for job in waiting.drain(..) {
             match job {
                 ReadJob::Standing(one) => asked.push(one),

@@ -7,6 +7,7 @@ use crate::{
     batch::{Batch, MAX_BATCH, Pending},
     handled::SharedTail,
     open::Location,
+    queue::take_waiting,
 };
 
 /// The log is written back every 4,000 pages and cut to 32 MiB after a burst.
@@ -30,7 +31,7 @@ pub(crate) async fn run(location: Location, tail: SharedTail, mut jobs: mpsc::Re
     let mut batch = Batch::new(tail);
     let mut waiting = Vec::with_capacity(MAX_BATCH);
     let mut closing = Vec::new();
-    while jobs.recv_many(&mut waiting, MAX_BATCH).await > 0 {
+    while take_waiting(&mut jobs, &mut waiting, MAX_BATCH).await > 0 {
         for job in waiting.drain(..) {
             match job {
                 WriteJob::Received(one) => batch.push(one),
