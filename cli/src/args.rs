@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anstream::ColorChoice;
 use clap::{Parser, Subcommand};
 
-use crate::commands::{
-    card, claim, completions, contacts, doctor, identity, inbox, invite, keygen, man, send, serve, tour,
+use crate::{
+    commands::{card, claim, completions, contacts, doctor, identity, inbox, invite, keygen, man, send, serve, tour},
+    parse,
 };
 
 const AFTER_HELP: &str = "\
@@ -25,7 +26,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 the peer refused, 4 nobody could be rea
 /// trust get through. Results go to stdout, everything else to stderr.
 #[derive(Debug, Parser)]
 #[command(name = "muretai", version, after_help = AFTER_HELP, max_term_width = 100)]
-#[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) globals: Globals,
@@ -55,11 +56,12 @@ pub(crate) struct Globals {
     /// Log to stderr; -vv and -vvv log more. Never logs secrets or message bodies
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// File that holds the passphrase of the key [env: MURETAI_PASSPHRASE_FILE]
+    /// File that holds the passphrase of the key, `-` for standard input; `keygen` encrypts the new key with it
+    /// [env: MURETAI_PASSPHRASE_FILE]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) passphrase_file: Option<PathBuf>,
-    /// Open file descriptor to read the passphrase of the key from
-    #[arg(long, global = true, value_name = "N", conflicts_with = "passphrase_file")]
+    /// Open file descriptor to read the passphrase from, 0 or 3 and above; `keygen` encrypts the new key with it
+    #[arg(long, global = true, value_name = "N", conflicts_with = "passphrase_file", value_parser = parse::descriptor)]
     pub(crate) passphrase_fd: Option<u32>,
 }
 

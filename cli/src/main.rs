@@ -19,6 +19,7 @@ mod progress;
 mod reference;
 mod secret;
 mod signals;
+mod stdin;
 mod wire;
 
 use std::process::ExitCode;

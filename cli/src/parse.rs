@@ -1,4 +1,4 @@
-//! Values of flags: spans of time and rates.
+//! Values of flags: spans of time, numbers and rates.
 
 use std::time::Duration;
 
@@ -51,6 +51,41 @@ fn number(digits: &str) -> Result<u64, String> {
 
 fn too_long() -> String {
     "a span of time is at most ten years".to_owned()
+}
+
+/// Reads a number from 0.
+pub(crate) fn count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("write a number from 0 to {}", u32::MAX))
+}
+
+/// Reads a number from 1.
+pub(crate) fn at_least_one(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!("write a number from 1 to {}", u32::MAX)),
+        Ok(number) => Ok(number),
+    }
+}
+
+/// Reads the number of a message.
+pub(crate) fn message_number(text: &str) -> Result<i64, String> {
+    match text.parse() {
+        Ok(number) if number >= 0 => Ok(number),
+        _ => Err("write the number of a message, such as 120; 0 is before the first".to_owned()),
+    }
+}
+
+/// Reads the number of a descriptor that may hold a secret: standard output and standard error are written to.
+pub(crate) fn descriptor(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(1 | 2) => Err("that is written to, not read; use 0 (standard input) or 3 and above".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("write the number of an open descriptor, such as 3".to_owned()),
+    }
+}
+
+/// Reads text that says something.
+pub(crate) fn not_blank(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 /// What `--rate-limit` says. A type of its own, because `off` is a value too.
@@ -113,6 +148,19 @@ mod tests {
         ] {
             assert!(duration(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn numbers_are_refused_in_plain_words() {
+        assert_eq!(count("0"), Ok(0));
+        assert!(at_least_one("0").is_err());
+        assert!(message_number("-1").is_err());
+        assert_eq!((descriptor("0"), descriptor("3")), (Ok(0), Ok(3)));
+        assert!(descriptor("1").is_err() && descriptor("2").is_err());
+        for reason in [count("x").err(), message_number("x").err(), descriptor("x").err()] {
+            assert!(reason.unwrap().starts_with("write "));
+        }
+        assert!(not_blank(" ").is_err());
     }
 
     #[test]

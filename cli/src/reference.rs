@@ -28,10 +28,12 @@ fn section(page: &mut String, command: &mut Command, is_top: bool) {
     let name = command.get_bin_name().unwrap_or("muretai").to_owned();
     let is_hidden = |arg: &clap::Arg| !is_top && (arg.is_global_set() || arg.get_id() == "help");
     let mut shown = command.clone().mut_args(|arg| if is_hidden(&arg) { arg.hide(true) } else { arg });
-    let help = shown.render_long_help().to_string();
+    // The usage line stays what `--help` shows, as if the hidden options were there.
+    let usage = |command: &mut Command| command.render_usage().to_string();
+    let help = shown.render_long_help().to_string().replacen(&usage(&mut shown), &usage(command), 1);
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     writeln!(page, "\n## {name}\n\n```text\n{}\n```", lines.join("\n").trim_end()).unwrap();
-    for subcommand in command.get_subcommands_mut().filter(|subcommand| !subcommand.is_hide_set()) {
+    for subcommand in command.get_subcommands_mut().filter(|subcommand| subcommand.get_name() != "help") {
         section(page, subcommand, false);
     }
 }

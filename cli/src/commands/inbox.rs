@@ -14,7 +14,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     output::{self, DIM, STRONG, paint},
-    people,
+    parse, people,
     signals::Signals,
     wire,
 };
@@ -52,10 +52,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     context: Option<String>,
     /// At most the newest N, with --since the first N; 0 for all [default: 50; all with --unread or --since]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse::count)]
     limit: Option<u32>,
     /// Only messages after this number (`id` in --json)
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parse::message_number)]
     since: Option<i64>,
     /// Also what was sent
     #[arg(long)]

@@ -7,13 +7,12 @@ use muretai_protocol::UnixSeconds;
 use muretai_store::invites::InviteRow;
 use serde::Serialize;
 
-use super::claim;
 use crate::{
     clock,
     context::{self, Context},
     exit::Exit,
     failure::Failure,
-    parse, people, wire,
+    parse, people, stdin, wire,
 };
 
 /// Make, list and revoke invites
@@ -149,7 +148,7 @@ async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
 }
 
 async fn revoke(context: &Context, agent: &Agent, invite: &str) -> Result<(), Failure> {
-    let what = if invite == "-" { claim::link_from(std::io::stdin().lock())? } else { invite.to_owned() };
+    let what = if invite == "-" { stdin::value(stdin::take("an invite")?, "an invite")? } else { invite.to_owned() };
     let revoked = agent.revoke_invite(&what).await.map_err(|error| Failure::of("cannot revoke the invite", &error))?;
     let Some(row) = revoked else {
         let message = format!("cannot revoke `{}`: this agent made no such invite", people::shown(&what));

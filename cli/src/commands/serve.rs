@@ -50,22 +50,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N[/TOTAL]", default_value = "60/600", value_parser = parse::rate)]
     rate_limit: Rate,
     /// Command that answers: text on stdin, reply on stdout
-    #[arg(long, value_name = "CMD", help_heading = "Answers")]
+    #[arg(long, value_name = "CMD", value_parser = parse::not_blank, help_heading = "Answers")]
     reply_with: Option<String>,
     /// What the command gets on stdin: the text, or the whole message as JSON
-    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Answers")]
+    #[arg(long, requires = "reply_with", value_name = "FORM", default_value = "text", help_heading = "Answers")]
     reply_input: InputForm,
     /// How long the command may take
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse::duration, help_heading = "Answers")]
+    #[arg(long, requires = "reply_with", value_name = "TIME", default_value = "15s", value_parser = parse::duration, help_heading = "Answers")]
     reply_timeout: Duration,
     /// How many commands may run at once; more messages wait
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, help_heading = "Answers")]
+    #[arg(long, requires = "reply_with", value_name = "N", default_value_t = 4, value_parser = parse::at_least_one, help_heading = "Answers")]
     reply_max: u32,
     /// Bytes of a request
-    #[arg(long, value_name = "BYTES", default_value_t = 1_048_576, value_parser = at_least_one, help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", default_value_t = 1_048_576, value_parser = parse::at_least_one, help_heading = "Limits")]
     max_body: u32,
     /// Connections at once
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one, help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse::at_least_one, help_heading = "Limits")]
     max_connections: u32,
     /// How long the head of a request may take
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::duration, help_heading = "Limits")]
@@ -90,13 +90,6 @@ struct Bound<'a> {
     did: &'a str,
     name: &'a str,
     listen: SocketAddr,
-}
-
-fn at_least_one(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err(format!("write a number from 1 to {}", u32::MAX)),
-        Ok(number) => Ok(number),
-    }
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
