@@ -11,6 +11,7 @@ pub mod rate;
 pub mod refusals;
 pub mod replay;
 pub mod responder;
+mod senders;
 pub mod service;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,7 +1,11 @@
 //! `did:key` (section 2.1): an address that is its own key.
-use std::{fmt, hash, str::FromStr, sync::Arc};
+use std::{
+    fmt, hash,
+    str::FromStr,
+    sync::{Arc, OnceLock},
+};
 
-use crate::limits::MAX_B58_LEN;
+use crate::{limits::MAX_B58_LEN, sign::Verifier};
 
 mod base58;
 
@@ -12,11 +16,14 @@ const P256_CODEC: [u8; 2] = [0x80, 0x24];
 
 /// A valid `did:key` in its one spelling, Ed25519 or P-256.
 ///
-/// Cheap to clone. The key is decoded once, when the text is read.
+/// Cheap to clone. The key is decoded once, when the text is read, and made ready to verify once, when it first does.
 #[derive(Clone)]
-pub struct Did {
-    text: Arc<str>,
+pub struct Did(Arc<Inner>);
+
+struct Inner {
+    text: Box<str>,
     key: PublicKey,
+    verifier: OnceLock<Option<Verifier>>,
 }
 
 /// The key inside a DID. Points are not judged here, only where a key verifies.
@@ -77,22 +84,29 @@ impl Did {
                 bytes.extend(key);
             }
         }
-        Did { text: format!("{PREFIX}{}", base58::encode(&bytes)).into(), key: *key }
+        Did::new(format!("{PREFIX}{}", base58::encode(&bytes)).into(), *key)
+    }
+    fn new(text: Box<str>, key: PublicKey) -> Did {
+        Did(Arc::new(Inner { text, key, verifier: OnceLock::new() }))
     }
     /// The key that this DID is.
     pub fn key(&self) -> PublicKey {
-        self.key
+        self.0.key
     }
     /// The key, if it is an Ed25519 key: the only kind that signs message envelopes.
     pub fn ed25519(&self) -> Option<&[u8; 32]> {
-        match &self.key {
+        match &self.0.key {
             PublicKey::Ed25519(key) => Some(key),
             PublicKey::P256(_) => None,
         }
     }
+    /// The Ed25519 key, ready to verify; `None` for P-256, and for bytes that verify nothing (2.2, rules 2 and 3).
+    pub(crate) fn verifier(&self) -> Option<&Verifier> {
+        self.0.verifier.get_or_init(|| self.ed25519().and_then(Verifier::new)).as_ref()
+    }
     /// The text.
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 }
 
@@ -105,7 +119,7 @@ impl FromStr for Did {
         let encoded = text.strip_prefix(PREFIX).ok_or(DidError::Prefix)?;
         let bytes = base58::decode(encoded).map_err(|at| DidError::Alphabet { position: PREFIX.len() + at + 1 })?;
         let key = key_from_multicodec(&bytes)?;
-        Ok(Did { text: text.into(), key })
+        Ok(Did::new(text.into(), key))
     }
 }
 
@@ -125,7 +139,7 @@ fn key_from_multicodec(bytes: &[u8]) -> Result<PublicKey, DidError> {
 // A DID has one spelling, so its text is its identity; the cached key adds nothing.
 impl PartialEq for Did {
     fn eq(&self, other: &Did) -> bool {
-        self.text == other.text
+        self.0.text == other.0.text
     }
 }
 impl Eq for Did {}
@@ -136,27 +150,27 @@ impl PartialOrd for Did {
 }
 impl Ord for Did {
     fn cmp(&self, other: &Did) -> std::cmp::Ordering {
-        self.text.cmp(&other.text)
+        self.0.text.cmp(&other.0.text)
     }
 }
 impl hash::Hash for Did {
     fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
+        self.0.text.hash(state);
     }
 }
 impl fmt::Display for Did {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.text)
+        f.pad(&self.0.text)
     }
 }
 impl fmt::Debug for Did {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0.text)
     }
 }
 impl AsRef<str> for Did {
     fn as_ref(&self) -> &str {
-        &self.text
+        &self.0.text
     }
 }
 

@@ -65,16 +65,28 @@ impl fmt::Debug for SigningKey {
     }
 }
 
+/// An Ed25519 key that may sign, decompressed: more than a tenth of the work of a verification, done once.
+pub(crate) struct Verifier(VerifyingKey);
+
+impl Verifier {
+    /// Refuses a small-order key, a second spelling of a point, and what is no point.
+    pub(crate) fn new(key: &[u8; 32]) -> Option<Verifier> {
+        is_acceptable(key).then(|| VerifyingKey::from_bytes(key).ok().map(Verifier))?
+    }
+
+    /// Verifies exactly as section 2.2 says.
+    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        let Ok(signature) = <&[u8; 64]>::try_from(signature) else { return false };
+        let Some((r, _)) = signature.split_first_chunk::<32>() else { return false };
+        // dalek's `verify` refuses S >= L, computes [S]B - [h]A and compares its encoding with the bytes of R: the
+        // cofactorless equation, and no decompression of R, whose encoding is known to be the only one.
+        is_acceptable(r) && self.0.verify(message, &Signature::from_bytes(signature)).is_ok()
+    }
+}
+
 /// Verifies exactly as section 2.2 says: small-order and non-canonical encodings refused, cofactorless equation.
 pub fn verify_ed25519(key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool {
-    let Ok(signature) = <&[u8; 64]>::try_from(signature) else { return false };
-    let Some((r, _)) = signature.split_first_chunk::<32>() else { return false };
-    if !is_acceptable(key) || !is_acceptable(r) {
-        return false;
-    }
-    // `verify` decompresses the key, refuses S >= L, computes [S]B - [h]A and compares its encoding with the bytes of R:
-    // the cofactorless equation, and no decompression of R, whose encoding is known to be the only one.
-    VerifyingKey::from_bytes(key).is_ok_and(|key| key.verify(message, &Signature::from_bytes(signature)).is_ok())
+    Verifier::new(key).is_some_and(|key| key.verify(message, signature))
 }
 
 /// ES256; accepts raw `r||s` and DER of at most 72 bytes.
@@ -93,15 +105,15 @@ pub fn verify_p256(key: &[u8; 33], message: &[u8], signature: &[u8]) -> bool {
 /// takes. The codec does not judge points (2.1); who adds a contact or makes a friend does.
 pub fn has_usable_key(did: &Did) -> bool {
     match did.key() {
-        PublicKey::Ed25519(key) => is_acceptable(&key) && VerifyingKey::from_bytes(&key).is_ok(),
+        PublicKey::Ed25519(_) => did.verifier().is_some(),
         PublicKey::P256(key) => p256_ecdsa::VerifyingKey::from_sec1_bytes(&key).is_ok(),
     }
 }
 
 /// Verifies a strict base64 signature under the Ed25519 key of `signer`; a P-256 signer never verifies here.
 pub fn verify_base64(signer: &Did, message: &[u8], signature: &str) -> bool {
-    let Some(key) = signer.ed25519() else { return false };
-    decode_signature(signature).is_some_and(|signature| verify_ed25519(key, message, &signature))
+    let Some(key) = signer.verifier() else { return false };
+    decode_signature(signature).is_some_and(|signature| key.verify(message, &signature))
 }
 
 /// Verifies a strict base64 signature under the key of `signer`, whichever kind it is.

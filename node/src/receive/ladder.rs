@@ -14,6 +14,7 @@ pub use super::frame::Profile;
 use super::{
     refusals::{self as say, plain},
     replay::{Attempt, Claim, Key, ReplayGuard},
+    senders::Senders,
 };
 
 /// How long a copy waits for the outcome of the first one. A responder may be slower; the copy is then told so.
@@ -36,6 +37,7 @@ pub struct Ladder<M> {
     me: Did,
     profile: Profile,
     guard: ReplayGuard,
+    senders: Senders,
     memory: M,
     /// The refusal that teaches (4.4).
     lesson: Refusal,
@@ -65,7 +67,7 @@ impl<M: Memory> Ladder<M> {
     /// A ladder for messages to `me`. `requirement` is the object of the card (6.5).
     pub fn new(me: Did, profile: Profile, guard: ReplayGuard, memory: M, requirement: Value) -> Ladder<M> {
         let lesson = plain(Code::Signature, say::UNSIGNED).with("accepts", vec![requirement]);
-        Ladder { me, profile, guard, memory, lesson }
+        Ladder { me, profile, guard, senders: Senders::default(), memory, lesson }
     }
 
     /// The replay guard.
@@ -87,11 +89,11 @@ impl<M: Memory> Ladder<M> {
                     Found::Fresh(standing) => standing,
                     Found::Handled(seen) => return Err(self.repeated(seen, envelope.verify(now).ok().as_ref())), // 4
                 };
-                let verified = verify(envelope, now)?; // 5
+                let verified = self.verify(envelope, now)?; // 5
                 self.claim(key, verified, standing).await // 5'
             }
             Profile::Door => {
-                let verified = verify(envelope, now)?; // row 10
+                let verified = self.verify(envelope, now)?; // row 10
                 let message_id = &verified.message().message_id;
                 let standing = match self.look_up(&key, verified.from().as_str(), message_id).await? {
                     Found::Fresh(standing) => standing,
@@ -100,6 +102,15 @@ impl<M: Memory> Ladder<M> {
                 self.claim(key, verified, standing).await
             }
         }
+    }
+
+    /// Step 5.
+    fn verify(&self, envelope: Unverified, now: UnixSeconds) -> Result<Verified, Refusal> {
+        let verified = match self.senders.find(&envelope.from) {
+            Some(from) => envelope.verify_as(from, now),
+            None => envelope.verify(now).inspect(|verified| self.senders.remember(verified.from())),
+        };
+        verified.map_err(|_| plain(Code::Signature, say::BAD_SIGNATURE))
     }
 
     /// Step 4: the memory guard first, then the store. Writes nothing.
@@ -177,10 +188,6 @@ fn check_freshness(envelope: Unverified, now: UnixSeconds) -> Result<Unverified,
         return Err(say::stale_for_sender(&stale, verified.timestamp(), now));
     }
     Err(say::stale(&stale))
-}
-
-fn verify(envelope: Unverified, now: UnixSeconds) -> Result<Verified, Refusal> {
-    envelope.verify(now).map_err(|_| plain(Code::Signature, say::BAD_SIGNATURE))
 }
 
 #[cfg(test)]

@@ -116,6 +116,16 @@ impl Unverified {
     /// without a pin nobody knows whether the key still acts for its root: see [`Unverified::verify_delegated`].
     pub fn verify(self, now: UnixSeconds) -> Result<Verified, SignatureError> {
         let from: Did = self.from.parse().map_err(|_| SignatureError)?;
+        self.verify_as(from, now)
+    }
+
+    /// Step 5 for a receiver that knows the sender's DID already: [`Unverified::verify`] without reading it again.
+    ///
+    /// A DID other than `metadata.from` does not verify.
+    pub fn verify_as(self, from: Did, now: UnixSeconds) -> Result<Verified, SignatureError> {
+        if self.from != from.as_str() {
+            return Err(SignatureError);
+        }
         let root = from.clone();
         self.verify_under(from, &[root], false, now)
     }
