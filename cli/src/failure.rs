@@ -163,9 +163,18 @@ impl Explain for ClaimError {
 }
 
 impl Explain for StoreError {
+    fn fault(&self) -> Fault {
+        match self {
+            StoreError::OtherAgent { .. } => Fault::Unverified,
+            _ => Fault::Failed,
+        }
+    }
     fn hint(&self) -> Option<String> {
         let hint = match self {
             StoreError::Newer { .. } => "use the version of muretai that made it, or a later one",
+            StoreError::OtherAgent { .. } => {
+                "nothing was changed; put the right key back: `muretai keygen NAME --restore` makes it from its 24 words"
+            }
             StoreError::Full => "free some space; nothing was changed",
             StoreError::ReadOnly | StoreError::CannotOpen(_) => "the folder and its files have to be yours to write",
             StoreError::Busy => "try again; `muretai doctor` says which process serves this agent",

@@ -27,17 +27,13 @@ pub(crate) struct Inner {
 
 impl Agent {
     /// Opens the store and expands the key. The HTTP client is cheap until it is used.
+    ///
+    /// # Errors
+    /// A database that another agent's key made is refused, and stays as it is.
     pub async fn open(dir: AgentDir, seed: &Seed, http: HttpTransport) -> Result<Agent, StoreError> {
-        let store = Store::open(&dir.database()).await?;
-        Ok(Agent {
-            inner: Arc::new(Inner {
-                dir,
-                key: SigningKey::from_seed(seed),
-                sealing: SealingKey::from_seed(seed),
-                store,
-                http,
-            }),
-        })
+        let key = SigningKey::from_seed(seed);
+        let store = Store::open_of(&dir.database(), key.did()).await?;
+        Ok(Agent { inner: Arc::new(Inner { dir, key, sealing: SealingKey::from_seed(seed), store, http }) })
     }
     /// The address.
     pub fn did(&self) -> &Did {

@@ -64,6 +64,14 @@ pub enum HomeError {
         /// The agents that are there, by name.
         existing: Vec<String>,
     },
+    /// Its database is there, and its key is not.
+    #[error("the key of {name} is gone from {}; its database is there", .path.display())]
+    KeyLost {
+        /// The name.
+        name: String,
+        /// Its folder.
+        path: PathBuf,
+    },
     /// Several, and none was named.
     #[error("there are several agents: {}", .0.join(", "))]
     Several(Vec<String>),
@@ -107,6 +115,9 @@ impl HomeError {
             HomeError::NoSuchAgent { .. } => {
                 Some("check `--as` or MURETAI_AS, or make a new identity with `muretai keygen NAME`".to_owned())
             }
+            HomeError::KeyLost { name, .. } => {
+                Some(format!("`muretai keygen {name} --restore` brings the key back from its 24 words"))
+            }
             HomeError::Several(_) => Some("say which with `--as NAME` or MURETAI_AS".to_owned()),
             HomeError::BadName(_) => {
                 Some(format!("a name is 1 to {MAX_NAME_CHARS} of a-z A-Z 0-9 - _ . and does not start with - or ."))
@@ -149,6 +160,15 @@ impl Home {
     /// Agents that have a folder with a key file in it, by name. Whatever stands in a key file's place counts, so
     /// that a damaged identity is reported by whoever reads it and never passed over.
     pub fn agents(&self) -> Result<Vec<AgentDir>, HomeError> {
+        self.folders(|dir| is_there(dir, &dir.key_file()))
+    }
+
+    /// Folders with a database and no key file, by name: agents whose key was lost.
+    pub fn keyless(&self) -> Result<Vec<AgentDir>, HomeError> {
+        self.folders(|dir| Ok(is_there(dir, &dir.database())? && !is_there(dir, &dir.key_file())?))
+    }
+
+    fn folders(&self, is_wanted: impl Fn(&AgentDir) -> Result<bool, HomeError>) -> Result<Vec<AgentDir>, HomeError> {
         let folder = self.root.join("agents");
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
@@ -160,7 +180,7 @@ impl Home {
             let entry = entry.map_err(|source| HomeError::Io { path: folder.clone(), source })?;
             let Some(name) = entry.file_name().to_str().filter(|n| is_name(n)).map(str::to_owned) else { continue };
             let dir = AgentDir { name, path: entry.path() };
-            if has_key_file(&dir)? {
+            if is_wanted(&dir)? {
                 agents.push(dir);
             }
         }
@@ -172,15 +192,21 @@ impl Home {
     pub fn pick(&self, name: Option<&str>) -> Result<AgentDir, HomeError> {
         if let Some(name) = name {
             let dir = self.dir_for(name)?;
-            if has_key_file(&dir)? {
+            if is_there(&dir, &dir.key_file())? {
                 return Ok(dir);
+            }
+            if is_there(&dir, &dir.database())? {
+                return Err(HomeError::KeyLost { name: dir.name, path: dir.path });
             }
             let existing = self.agents()?.into_iter().map(|a| a.name).collect();
             return Err(HomeError::NoSuchAgent { name: name.to_owned(), home: self.root.clone(), existing });
         }
         let mut agents = self.agents()?;
         match agents.len() {
-            0 => Err(HomeError::NoAgents(self.root.clone())),
+            0 => Err(match self.keyless()?.into_iter().next() {
+                Some(AgentDir { name, path }) => HomeError::KeyLost { name, path },
+                None => HomeError::NoAgents(self.root.clone()),
+            }),
             1 => Ok(agents.remove(0)),
             _ => Err(HomeError::Several(agents.into_iter().map(|a| a.name).collect())),
         }
@@ -201,8 +227,9 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-fn has_key_file(dir: &AgentDir) -> Result<bool, HomeError> {
-    match fs::symlink_metadata(dir.key_file()) {
+/// Whether anything is in the place of a file of this agent.
+fn is_there(dir: &AgentDir, file: &Path) -> Result<bool, HomeError> {
+    match fs::symlink_metadata(file) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
         Err(source) => Err(HomeError::Io { path: dir.path.clone(), source }),
@@ -231,6 +258,21 @@ mod tests {
         fs::write(folder.path().join("agents/east"), "a file").unwrap();
         let names: Vec<_> = home.agents().unwrap().into_iter().map(|a| a.name).collect();
         assert_eq!(names, ["north", "south"]);
+    }
+
+    #[test]
+    fn an_agent_without_its_key_is_offered_as_one_whose_key_is_lost() {
+        let (folder, home) = home_with(&["south"]);
+        fs::write(folder.path().join("agents/south/agent.db"), "").unwrap();
+        fs::create_dir_all(folder.path().join("agents/north")).unwrap();
+        fs::write(folder.path().join("agents/north/agent.db"), "").unwrap();
+        let names: Vec<_> = home.keyless().unwrap().into_iter().map(|a| a.name).collect();
+        assert_eq!(names, ["north"]);
+        let error = home.pick(Some("north")).unwrap_err();
+        assert!(error.hint().unwrap().contains("keygen north --restore"), "{error:?}");
+        assert_eq!(home.pick(None).unwrap().name, "south");
+        fs::remove_file(folder.path().join("agents/south/key.pem")).unwrap();
+        assert!(matches!(home.pick(None), Err(HomeError::KeyLost { name, .. }) if name == "north"));
     }
 
     #[test]

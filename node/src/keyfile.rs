@@ -11,7 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use muretai_protocol::sign::Seed;
+use muretai_protocol::{Did, sign::Seed};
+use muretai_store::StoreError;
 use zeroize::Zeroizing;
 
 use crate::{Fault, home::AgentDir};
@@ -26,6 +27,25 @@ pub enum KeyFileError {
     /// There is an identity already.
     #[error("{} already holds a key", .0.display())]
     Exists(PathBuf),
+    /// There is the database of an agent whose key is gone, and this is another key.
+    #[error("{} is the database of {did}", .path.display())]
+    DatabaseOfOther {
+        /// The database.
+        path: PathBuf,
+        /// Whose it is; in words when it does not say.
+        did: String,
+        /// The local name.
+        name: String,
+    },
+    /// There is a database that does not tell whose it is.
+    #[error("{} cannot be read, so nobody knows whose it is", .path.display())]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
     /// Something else is where the key would go.
     #[error("{} is in the way: it is {what}", .path.display())]
     Occupied {
@@ -72,7 +92,7 @@ pub enum KeyFileError {
     #[error("{} is not a PEM file", .0.display())]
     NotPem(PathBuf),
     /// PEM of another kind.
-    #[error("{} holds a {label}, not a PKCS#8 private key", .path.display())]
+    #[error("{} holds something else than a PKCS#8 private key: {label}", .path.display())]
     OtherPem {
         /// Where.
         path: PathBuf,
@@ -89,7 +109,7 @@ pub enum KeyFileError {
         source: pkcs8::Error,
     },
     /// A private key of another algorithm.
-    #[error("{} holds a {algorithm} key, not an Ed25519 key", .path.display())]
+    #[error("{} holds another kind of key than Ed25519: {algorithm}", .path.display())]
     NotEd25519 {
         /// Where.
         path: PathBuf,
@@ -136,6 +156,13 @@ impl KeyFileError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
+            KeyFileError::DatabaseOfOther { name, .. } => {
+                return Some(format!(
+                    "nothing was changed; `muretai keygen {name} --restore` brings its own key back from the 24 words; \
+                     for a new identity choose another name"
+                ));
+            }
+            KeyFileError::Database { .. } => "nothing was changed; move it away, or choose another name",
             KeyFileError::Exists(_) => "an identity is never replaced; choose another name",
             KeyFileError::Occupied { .. } => "nothing was changed; look at it, and move it away if it is not needed",
             KeyFileError::Missing(_) => {
@@ -192,6 +219,23 @@ pub fn create(dir: &AgentDir, seed: &Seed, passphrase: Option<&str>) -> Result<(
 /// Whether [`create`] would find the place free, so that nobody is asked for words in vain; else says what is there.
 pub fn check_free(dir: &AgentDir) -> Result<(), KeyFileError> {
     refuse_occupied(&dir.key_file())
+}
+
+/// Whether a key may go beside the database that is there: none may, unless it is the one that the database names.
+/// `did` is that of a key that is restored; a new one has no business there. Changes nothing.
+pub async fn check_database(dir: &AgentDir, did: Option<&Did>) -> Result<(), KeyFileError> {
+    let path = dir.database();
+    if !fs::metadata(&path).is_ok_and(|meta| meta.len() > 0) {
+        return Ok(());
+    }
+    match muretai_store::recorded_did(&path).await {
+        Err(source) => Err(KeyFileError::Database { path, source }),
+        Ok(found) if did.is_some_and(|did| found.as_deref().is_none_or(|found| found == did.as_str())) => Ok(()),
+        Ok(found) => {
+            let did = found.unwrap_or_else(|| "an agent whose key is gone".to_owned());
+            Err(KeyFileError::DatabaseOfOther { path, did, name: dir.name.clone() })
+        }
+    }
 }
 
 /// Whether a passphrase is needed, without asking for it. A file that holds no key is an error.

@@ -15,6 +15,14 @@ pub enum StoreError {
         /// The newest schema that this program knows.
         known: i64,
     },
+    /// The database of another agent; nothing was changed.
+    #[error("the database belongs to {recorded}, and the key is that of {key}")]
+    OtherAgent {
+        /// The DID that it was made for.
+        recorded: String,
+        /// The DID of whoever opened it.
+        key: String,
+    },
     /// The disk is full. Once there is room, the store works again without being reopened.
     #[error("the disk is full")]
     Full,

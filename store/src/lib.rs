@@ -18,6 +18,7 @@ mod listing;
 pub mod messages;
 mod names;
 mod open;
+mod owner;
 mod queue;
 mod reader;
 pub mod settings;
@@ -27,6 +28,7 @@ mod tests;
 mod writer;
 
 pub use error::StoreError;
+pub use owner::recorded_did;
 
 use std::{
     path::Path,
@@ -37,6 +39,7 @@ use std::{
     },
 };
 
+use muretai_protocol::Did;
 use sqlx::{SqliteConnection, migrate::Migrator};
 use tokio::sync::{mpsc, oneshot};
 
@@ -82,10 +85,31 @@ impl Store {
         Store::open_with(path, &open::MIGRATIONS).await
     }
 
+    /// The same for one agent alone: the first opening writes the agent's DID into the file, later ones compare it.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherAgent`] when the file is another agent's; nothing in it has changed.
+    pub async fn open_of(path: &Path, did: &Did) -> Result<Store, StoreError> {
+        let location = Location::new(path)?;
+        let mut first = location.prepare(&open::MIGRATIONS).await?;
+        match owner::claim(&mut first, did).await {
+            Ok(()) => Ok(Store::over(location, first)),
+            Err(error) => {
+                // What is refused must not stay open.
+                sqlx::Connection::close(first).await.ok();
+                Err(error)
+            }
+        }
+    }
+
     async fn open_with(path: &Path, migrator: &Migrator) -> Result<Store, StoreError> {
         let location = Location::new(path)?;
         let first = location.prepare(migrator).await?;
-        Ok(Store {
+        Ok(Store::over(location, first))
+    }
+
+    fn over(location: Location, first: SqliteConnection) -> Store {
+        Store {
             inner: Arc::new(Inner {
                 location,
                 first: Mutex::new(Some(first)),
@@ -94,7 +118,7 @@ impl Store {
                 tail: SharedTail::default(),
                 is_closed: AtomicBool::new(false),
             }),
-        })
+        }
     }
 
     /// Waits for what was handed in, checkpoints and closes. Later calls on any clone fail with

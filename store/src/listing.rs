@@ -8,10 +8,16 @@ use crate::{
 };
 
 /// Every column of a message, in the order of [`row_from`].
-const SELECT: &str = "SELECT seq, direction, address, name, message_id, context_id, reply_to, text, timestamp, received, \
-     is_unread, is_auto, is_verified, status, extra \
-     FROM messages JOIN peers ON id = messages.peer LEFT JOIN contacts ON contacts.peer = messages.peer \
-     WHERE seq > ?1 AND (?2 IS NULL OR address = ?2) AND (?3 IS NULL OR context_id = ?3)";
+macro_rules! select {
+    () => {
+        "SELECT seq, direction, address, name, message_id, context_id, reply_to, text, timestamp, received, \
+         is_unread, is_auto, is_verified, status, extra \
+         FROM messages JOIN peers ON id = messages.peer LEFT JOIN contacts ON contacts.peer = messages.peer"
+    };
+}
+
+const FILTERED: &str =
+    concat!(select!(), " WHERE seq > ?1 AND (?2 IS NULL OR address = ?2) AND (?3 IS NULL OR context_id = ?3)");
 
 impl Store {
     /// Lists, oldest first, in order of `seq`. What `limit` means is said at [`Query::limit`].
@@ -22,7 +28,7 @@ impl Store {
 }
 
 async fn list(conn: &mut sqlx::SqliteConnection, what: &Query) -> Result<Vec<MessageRow>, StoreError> {
-    let mut sql = SELECT.to_owned();
+    let mut sql = FILTERED.to_owned();
     if what.unread_only {
         sql.push_str(" AND is_unread = 1");
     } else if !what.with_sent {
@@ -45,6 +51,16 @@ async fn list(conn: &mut sqlx::SqliteConnection, what: &Query) -> Result<Vec<Mes
         messages.reverse();
     }
     Ok(messages)
+}
+
+/// The newest one: ids are random, so there is but one, unless the owner's copy of a file says otherwise.
+pub(crate) async fn find_outgoing(
+    conn: &mut sqlx::SqliteConnection,
+    message_id: &str,
+) -> Result<Option<MessageRow>, StoreError> {
+    let sql = concat!(select!(), " WHERE message_id = ? AND status IS NOT NULL ORDER BY seq DESC LIMIT 1");
+    let row = query(sql).bind(message_id).fetch_optional(conn).await?;
+    row.as_ref().map(row_from).transpose()
 }
 
 fn row_from(row: &SqliteRow) -> Result<MessageRow, StoreError> {

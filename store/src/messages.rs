@@ -8,6 +8,7 @@ use crate::{
     batch::Pending,
     contacts::peer_id,
     handled::{handled_key, mark_handled},
+    listing::find_outgoing,
     reader::ReadJob,
     standing::Asked,
     writer::WriteJob,
@@ -236,6 +237,41 @@ impl Store {
         self.write(|conn| Box::pin(async move { insert_outgoing(conn, &message).await })).await
     }
 
+    /// The outgoing message with this id; a reply that travelled in the answer to a request is none.
+    pub async fn outgoing(&self, message_id: &str) -> Result<Option<MessageRow>, StoreError> {
+        let message_id = message_id.to_owned();
+        self.read(|conn| Box::pin(async move { find_outgoing(conn, &message_id).await })).await
+    }
+
+    /// Puts a message that is to be sent once more back to `Queued`, under its new time and signature; `false`, and
+    /// nothing changes, when it was delivered meanwhile.
+    pub async fn requeue_outgoing(
+        &self,
+        seq: i64,
+        timestamp: UnixSeconds,
+        sig: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let sig = sig.map(str::to_owned);
+        self.write(move |conn| {
+            Box::pin(async move {
+                let done = query(
+                    "UPDATE messages SET status = ?, timestamp = ?, sig = ? \
+                     WHERE seq = ? AND status IN (?, ?)",
+                )
+                .bind(OutStatus::Queued as i64)
+                .bind(timestamp.0)
+                .bind(sig)
+                .bind(seq)
+                .bind(OutStatus::Queued as i64)
+                .bind(OutStatus::Failed as i64)
+                .execute(conn)
+                .await?;
+                Ok(done.rows_affected() == 1)
+            })
+        })
+        .await
+    }
+
     /// Records what became of it, with the reply when there is one, in one transaction. Doing it again changes nothing,
     /// and what was once delivered stays so. The reply is not unread: whoever sent the message is about to see it.
     pub async fn record_outcome(
@@ -348,6 +384,13 @@ async fn settle(
         return Ok(());
     }
     let answer = insert_answer(conn, peer, &asked, reply).await?;
+    if reply.is_verified {
+        query("UPDATE contacts SET last_seen = max(ifnull(last_seen, 0), ?) WHERE peer = ?")
+            .bind(reply.received.0)
+            .bind(peer)
+            .execute(&mut *conn)
+            .await?;
+    }
     query("UPDATE messages SET answer = ? WHERE seq = ?").bind(answer).bind(seq).execute(conn).await?;
     Ok(())
 }

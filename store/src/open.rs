@@ -80,6 +80,27 @@ impl Location {
         }
     }
 
+    /// Opens a file of ours as it is; `None` when it is absent or empty.
+    pub(crate) async fn inspect(&self) -> Result<Option<SqliteConnection>, StoreError> {
+        match std::fs::metadata(&self.path) {
+            Ok(meta) if meta.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory).into()),
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+        let known = MIGRATIONS.iter().map(|m| m.version).max().unwrap_or(0);
+        let mut conn = self.options.connect().await?;
+        let found = match look(&mut conn).await {
+            Ok(Found::Ours { version }) if version <= known => return Ok(Some(conn)),
+            Ok(Found::Ours { version }) => Err(StoreError::Newer { found: version, known }),
+            Ok(Found::Empty) => Ok(None),
+            Ok(Found::Foreign) => Err(StoreError::Damaged),
+            Err(error) => Err(error),
+        };
+        conn.close().await.ok();
+        found
+    }
+
     async fn upgrade(&self, conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
         let known = migrator.iter().map(|m| m.version).max().unwrap_or(0);
         match look(conn).await? {
@@ -214,12 +235,18 @@ fn create_if_absent(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// SQLite gives the WAL and the shared memory file the mode of the database.
+/// SQLite gives the WAL and the shared memory file the mode of the database. It is 0600 from the first moment; the second
+/// step undoes a umask that takes the owner's bits too.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        let file = options.mode(0o600).open(path)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o600)).inspect_err(|_| drop(std::fs::remove_file(path)))
+    }
+    #[cfg(not(unix))]
     options.open(path).map(drop)
 }
 
@@ -230,12 +257,24 @@ fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the folder and its missing parents, each 0700 before anything is made in it.
 fn create_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        create_folder(parent)?;
+    }
     let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
+    match builder.create(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
+        made => made?,
+    }
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    Ok(())
 }
 
 /// A file whose folder entry is not on disk is lost with the power.

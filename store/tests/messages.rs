@@ -309,3 +309,34 @@ async fn settings_are_set_and_forgotten() {
     store.set_setting("url", None).await.unwrap();
     assert_eq!(store.setting("url").await.unwrap(), None);
 }
+
+#[tokio::test]
+async fn a_verified_reply_shows_that_a_contact_is_there() {
+    let (_folder, store) = fresh().await;
+    let south = did(1);
+    connect(&store, &south, "south").await;
+    for (n, is_verified, seen) in [(0, false, None), (1, true, Some(NOW)), (2, true, Some(NOW))] {
+        let seq = store.queue_outgoing(&outgoing(south.as_str(), &format!("m{n}"))).await.unwrap();
+        let received = UnixSeconds(NOW.0 - i64::from(n > 1));
+        let reply = Answered { is_verified, received, digest: Some([n; 32]), ..answered(&format!("r{n}")) };
+        store.record_outcome(seq, OutStatus::Delivered, Some(&reply)).await.unwrap();
+        assert_eq!(store.contact(&south).await.unwrap().unwrap().last_seen, seen, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_delivered_can_be_queued_again() {
+    let (_folder, store) = fresh().await;
+    let seq = store.queue_outgoing(&outgoing(did(1).as_str(), "m")).await.unwrap();
+    store.record_outcome(seq, OutStatus::Failed, None).await.unwrap();
+    let later = UnixSeconds(NOW.0 + 900);
+    assert!(store.requeue_outgoing(seq, later, Some("bmV3")).await.unwrap());
+    let row = store.outgoing("m").await.unwrap().unwrap();
+    assert_eq!((row.seq, row.status, row.timestamp), (seq, Some(OutStatus::Queued), later));
+    for status in [OutStatus::Refused, OutStatus::Delivered] {
+        store.record_outcome(seq, status, Some(&answered("r"))).await.unwrap();
+        assert!(!store.requeue_outgoing(seq, later, None).await.unwrap());
+    }
+    assert_eq!(store.outgoing("r").await.unwrap(), None, "a reply is nothing to send again");
+    assert_eq!(store.outgoing("unknown").await.unwrap(), None);
+}

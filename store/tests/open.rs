@@ -4,7 +4,7 @@ mod common;
 use std::path::Path;
 
 use common::*;
-use muretai_store::{Store, StoreError, messages::Query};
+use muretai_store::{Store, StoreError, messages::Query, recorded_did};
 
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
@@ -52,6 +52,38 @@ async fn any_name_is_a_path_and_nothing_else() {
         store.close().await;
     }
     assert_eq!(files(folder.path()).len(), 6);
+}
+
+#[tokio::test]
+async fn a_database_is_its_first_agents_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("north/agent.db");
+    assert_eq!(recorded_did(&path).await.unwrap(), None);
+    assert!(!folder.path().join("north").exists(), "looking makes nothing");
+    let store = Store::open_of(&path, &did(1)).await.unwrap();
+    connect(&store, &did(3), "south").await;
+    store.close().await;
+    assert_eq!(recorded_did(&path).await.unwrap().as_deref(), Some(did(1).as_str()));
+    let before = std::fs::read(&path).unwrap();
+    match Store::open_of(&path, &did(2)).await {
+        Err(StoreError::OtherAgent { recorded, key }) => {
+            assert_eq!((recorded, key), (did(1).to_string(), did(2).to_string()));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert_eq!(files(path.parent().unwrap()), ["agent.db"]);
+    let store = Store::open_of(&path, &did(1)).await.unwrap();
+    assert!(store.contact(&did(3)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn two_that_open_a_new_file_together_agree_whose_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    let (me, other) = (did(1), did(2));
+    let (first, second) = tokio::join!(Store::open_of(&path, &me), Store::open_of(&path, &other));
+    assert!(first.is_ok() != second.is_ok());
 }
 
 #[tokio::test]

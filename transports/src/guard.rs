@@ -40,7 +40,7 @@ impl Policy {
 #[non_exhaustive]
 pub enum GuardError {
     /// The address is of a class that the policy does not allow.
-    #[error("{address} is a {class} address")]
+    #[error("the address {address} is {class}")]
     Address {
         /// The address as it was found, before unwrapping.
         address: IpAddr,

@@ -2,13 +2,18 @@
 
 use muretai_node::{agent, home::AgentDir, keyfile};
 use muretai_protocol::{
-    phrase,
+    Did, phrase,
     sign::{Seed, SigningKey},
 };
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::{context::Context, exit::Exit, failure::Failure, secret};
+use crate::{
+    context::{self, Context},
+    exit::Exit,
+    failure::Failure,
+    secret,
+};
 
 const DEFAULT_NAME: &str = "default";
 
@@ -50,12 +55,25 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .map_err(|error| Failure::of("cannot make an identity", &error))?;
     // Asked before anything is typed: a phrase should not be entered in vain.
     keyfile::check_free(&dir).map_err(|error| Failure::of(attempt(&dir), &error))?;
+    if !args.restore {
+        check_database(&dir, None)?;
+    }
     let seed = if args.restore { restored(context)? } else { Seed::from_bytes(agent::random()) };
+    if args.restore {
+        check_database(&dir, Some(SigningKey::from_seed(&seed).did()))?;
+    }
     let passphrase = new_passphrase(context, args)?;
     keyfile::create(&dir, &seed, passphrase.as_deref().map(String::as_str))
         .map_err(|error| Failure::of(attempt(&dir), &error))?;
     report(context, args, &dir, &seed, passphrase.is_some())?;
     Ok(Exit::Done)
+}
+
+/// A key beside another agent's database would take over its contacts.
+fn check_database(dir: &AgentDir, did: Option<&Did>) -> Result<(), Failure> {
+    context::block_on(async {
+        keyfile::check_database(dir, did).await.map_err(|error| Failure::of(attempt(dir), &error))
+    })
 }
 
 fn attempt(dir: &AgentDir) -> String {

@@ -45,6 +45,7 @@ impl ServeLock {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path)?;
+        make_private(&file)?;
         for attempt in 1.. {
             match file.try_lock() {
                 Ok(()) => break,
@@ -64,6 +65,18 @@ impl ServeLock {
         self.file.set_len(0)?;
         self.file.write_all(format!("{}\n{url}\n", std::process::id()).as_bytes())
     }
+}
+
+/// A umask can take even the owner's bits from a new file.
+fn make_private(file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        }
+    }
+    Ok(())
 }
 
 /// Who holds the lock now, if anybody does.

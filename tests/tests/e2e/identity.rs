@@ -32,7 +32,7 @@ fn whatever_the_umask_only_the_owner_can_read() {
     let home = Home::new();
     for umask in ["0000", "0777", "0022"] {
         let name = format!("agent-{umask}");
-        let script = format!("umask {umask}; exec \"$0\" keygen {name}");
+        let script = format!("umask {umask}; \"$0\" keygen {name} && exec \"$0\" --as {name} inbox");
         let mut command = home.command([""]);
         let program = command.get_program().to_owned();
         command = {
@@ -47,6 +47,7 @@ fn whatever_the_umask_only_the_owner_can_read() {
         let folder = home.agent(&name);
         assert_eq!(mode(&folder), 0o700, "umask {umask}");
         assert_eq!(mode(&folder.join("key.pem")), 0o600, "umask {umask}");
+        assert_eq!(mode(&folder.join("agent.db")), 0o600, "umask {umask}");
     }
     let script = "umask 0000; exec \"$0\" --as agent-0000 serve --listen 127.0.0.1:0";
     let mut shell = Command::new("sh");
@@ -222,4 +223,28 @@ fn an_encrypted_key_opens_with_its_passphrase_alone() {
     // Nobody can be asked: an error that names the flag, not a hang.
     let asked = home.run(["identity", "phrase", "--yes"]);
     assert!([1, 2].contains(&asked.code) && asked.err.contains("--passphrase-file"), "{asked:?}");
+}
+
+#[test]
+fn another_key_does_not_take_over_the_database_of_a_lost_one() {
+    let home = Home::new();
+    home.restore("north", &Key::of(4)).ok();
+    let did = home.did("north");
+    home.run(["--as", "north", "inbox"]).ok();
+    let folder = home.agent("north");
+    fs::remove_file(folder.join("key.pem")).unwrap();
+    for args in [&["keygen", "north"][..], &["inbox"], &["--as", "north", "inbox"]] {
+        let refused = home.run(args).exits(1);
+        assert!(refused.err.contains("--restore"), "{}", refused.err);
+    }
+    let refused = home.restore("north", &Key::of(3)).exits(1);
+    assert!(refused.err.contains(&did), "{}", refused.err);
+    assert!(!folder.join("key.pem").exists());
+    home.restore("north", &Key::of(4)).ok();
+    assert_eq!(home.did("north"), did);
+    // A key that was swapped behind our back.
+    home.restore("south", &Key::of(3)).ok();
+    fs::copy(home.agent("south").join("key.pem"), folder.join("key.pem")).unwrap();
+    let refused = home.run(["--as", "north", "inbox"]).exits(5);
+    assert!(refused.err.contains(&did) && refused.err.contains(&home.did("south")), "{}", refused.err);
 }
