@@ -16,6 +16,7 @@ use muretai_tests::{
     Connection, Home, Serve,
     http::encode,
     rpc::{self, Key, send},
+    serve::cpu_time,
 };
 
 const CONNECTIONS: usize = 64;
@@ -27,7 +28,8 @@ const LOAD_CORE: &str = "1";
 
 fn main() {
     if std::env::args().any(|arg| arg == "--bare") {
-        println!("{}", bare_rate(Duration::from_secs(2)));
+        let (rate, cost) = bare_rate(Duration::from_secs(2));
+        println!("{rate} {cost}");
         return;
     }
     println!("muretai {}, {}", env!("CARGO_PKG_VERSION"), machine());
@@ -98,7 +100,8 @@ fn receive() {
     }
     let used = [0, 1].map(|mode| (serve.cpu_time()[mode] - used[mode]).as_secs_f64() * 1e6 / received as f64);
     let after = bare(is_pinned);
-    let bare = (before + after) / 2.0;
+    let [bare, cost] = [(before.0 + after.0) / 2.0, (before.1 + after.1) / 2.0];
+    let (before, after) = (before.0, after.0);
     let rate = received as f64 / busy.as_secs_f64();
     let pinned = if is_pinned { "server and load on a core each" } else { "not pinned" };
     println!(
@@ -112,6 +115,8 @@ fn receive() {
         used[0],
         used[1]
     );
+    println!("processor time of bare verify and sign       {cost:8.1} µs");
+    println!("receive against bare, by processor time      {:8.2}", cost / (used[0] + used[1]));
     let mib = |kib: u64| kib as f64 / 1024.0;
     println!("resident memory idle                         {:8.1} MiB", mib(idle));
     let (first, last) = (resident[0], *resident.last().unwrap());
@@ -148,19 +153,21 @@ fn on_server_core(command: &Command) -> Command {
     pinned
 }
 
-/// The bare rate on the server's core, measured by a process of its own.
-fn bare(is_pinned: bool) -> f64 {
+/// The bare rate on the server's core and its processor time in µs, measured by a process of its own.
+fn bare(is_pinned: bool) -> (f64, f64) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg("--bare");
     if is_pinned {
         command = on_server_core(&command);
     }
     let output = command.output().unwrap();
-    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (rate, cost) = text.trim().split_once(' ').unwrap();
+    (rate.parse().unwrap(), cost.parse().unwrap())
 }
 
-/// Verifies a message and signs a reply, over and over; how often a second.
-fn bare_rate(duration: Duration) -> f64 {
+/// Verifies a message and signs a reply, over and over; how often a second, and the µs of processor time each time.
+fn bare_rate(duration: Duration) -> (f64, f64) {
     let (north, south) = (Key::of(1), Key::of(2));
     let did: Did = north.did().parse().unwrap();
     let PublicKey::Ed25519(public) = did.key() else { panic!("an Ed25519 DID") };
@@ -170,7 +177,8 @@ fn bare_rate(duration: Duration) -> f64 {
     };
     let (question, answer) = (payload(&north, &south), payload(&south, &north));
     let signature = north.signing().sign(question.as_bytes());
-    let (start, mut rounds) = (Instant::now(), 0u32);
+    let used = || cpu_time(std::process::id()).iter().sum::<Duration>();
+    let (start, used_before, mut rounds) = (Instant::now(), used(), 0u32);
     while start.elapsed() < duration {
         for _ in 0..64 {
             assert!(sign::verify_ed25519(&public, question.as_bytes(), std::hint::black_box(&signature)));
@@ -178,7 +186,8 @@ fn bare_rate(duration: Duration) -> f64 {
         }
         rounds += 64;
     }
-    f64::from(rounds) / start.elapsed().as_secs_f64()
+    let cost = (used() - used_before).as_secs_f64() * 1e6 / f64::from(rounds);
+    (f64::from(rounds) / start.elapsed().as_secs_f64(), cost)
 }
 
 /// The requests of one burst, by connection, signed beforehand: each connection is a sender of its own.

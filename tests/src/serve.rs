@@ -103,11 +103,7 @@ impl Serve {
 
     /// Processor time that it has used so far, in user mode and in the kernel (Linux).
     pub fn cpu_time(&self) -> [Duration; 2] {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        // In ticks of 10 ms, the unit of this file on every Linux of today.
-        let ticks = |at: usize| Duration::from_millis(10 * fields[at].parse::<u64>().unwrap());
-        [ticks(11), ticks(12)]
+        cpu_time(self.pid())
     }
 
     /// Asks it to stop, waits, gives its exit code and stderr.
@@ -167,4 +163,13 @@ pub fn address_of(url: &str) -> SocketAddr {
 fn card_did(addr: SocketAddr) -> String {
     let card = Connection::open(addr).request("GET", http::CARD, &[], b"").json();
     card["did"].as_str().expect("the card has a did").to_owned()
+}
+
+/// Processor time that a process has used so far, in user mode and in the kernel.
+pub fn cpu_time(pid: u32) -> [Duration; 2] {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // In ticks of 10 ms, the unit of this file on every Linux of today.
+    let ticks = |at: usize| Duration::from_millis(10 * fields[at].parse::<u64>().unwrap());
+    [ticks(11), ticks(12)]
 }
