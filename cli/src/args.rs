@@ -1,12 +1,13 @@
 //! The command line: global flags and the list of commands. Each command's own flags are in its file.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use anstream::ColorChoice;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     commands::{card, claim, completions, contacts, doctor, identity, inbox, invite, keygen, man, send, serve, tour},
+    output::Output,
     parse,
 };
 
@@ -93,9 +94,11 @@ pub(crate) fn color(text: &str) -> Result<ColorChoice, String> {
     }
 }
 
-/// How to speak about a command line that does not parse: what its raw words ask for.
-pub(crate) fn speech(words: &[std::ffi::OsString]) -> crate::output::Output {
-    let mut output = crate::output::Output { is_json: false, is_quiet: false, color: ColorChoice::Auto };
+/// How to speak about a command line that does not parse: what its raw words ask for, and which command they name.
+pub(crate) fn speech(words: &[OsString]) -> (Output, String) {
+    let mut output = Output { is_json: false, is_quiet: false, color: ColorChoice::Auto };
+    let mut command = Cli::command();
+    let mut path = command.get_name().to_owned();
     let mut words = words.iter().skip(1).filter_map(|word| word.to_str()).take_while(|word| *word != "--");
     while let Some(word) = words.next() {
         let choice = match word {
@@ -104,17 +107,23 @@ pub(crate) fn speech(words: &[std::ffi::OsString]) -> crate::output::Output {
                 continue;
             }
             "--color" => words.next(),
+            "--home" | "--as" | "--passphrase-file" | "--passphrase-fd" => {
+                words.next();
+                continue;
+            }
             _ => word.strip_prefix("--color="),
         };
         output.color = choice.and_then(|choice| color(choice).ok()).unwrap_or(output.color);
+        if let Some(named) = command.find_subcommand(word).cloned() {
+            path.push_str(&format!(" {word}"));
+            command = named;
+        }
     }
-    output
+    (output, path)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -124,11 +133,18 @@ mod tests {
 
     #[test]
     fn a_broken_command_line_is_still_answered_as_it_asked() {
-        let words = |line: &str| line.split(' ').map(Into::into).collect::<Vec<std::ffi::OsString>>();
-        assert!(speech(&words("muretai send --json")).is_json);
-        assert!(!speech(&words("muretai send south -- --json")).is_json);
-        assert_eq!(speech(&words("muretai --color never x")).color, ColorChoice::Never);
-        assert_eq!(speech(&words("muretai x --color=always")).color, ColorChoice::Always);
-        assert_eq!(speech(&words("muretai x --color")).color, ColorChoice::Auto);
+        let speech = |line: &str| speech(&line.split(' ').map(Into::into).collect::<Vec<OsString>>());
+        assert!(speech("muretai send --json").0.is_json);
+        assert!(!speech("muretai send south -- --json").0.is_json);
+        assert_eq!(speech("muretai --color never x").0.color, ColorChoice::Never);
+        assert_eq!(speech("muretai x --color=always").0.color, ColorChoice::Always);
+        assert_eq!(speech("muretai x --color").0.color, ColorChoice::Auto);
+    }
+
+    #[test]
+    fn a_broken_command_line_is_answered_for_its_command() {
+        let path = |line: &str| speech(&line.split(' ').map(Into::into).collect::<Vec<OsString>>()).1;
+        assert_eq!(path("muretai --as send contacts --json show"), "muretai contacts show");
+        assert_eq!(path("muretai sned south"), "muretai");
     }
 }

@@ -1,6 +1,10 @@
 //! What every command starts from: where the home is, which agent is meant, how to speak.
 
-use std::{cell::OnceCell, time::Duration};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeSet,
+    time::Duration,
+};
 
 use muretai_node::{
     Agent, Home,
@@ -18,6 +22,7 @@ use crate::{
     failure::Failure,
     output::Output,
     secret::{self, PassphraseSource},
+    shell,
 };
 
 /// How long a TCP connection may take; the rest of `--timeout` is for the answer.
@@ -31,12 +36,23 @@ pub(crate) struct Context {
     pub(crate) out: Output,
     globals: Globals,
     home: OnceCell<(Home, Config)>,
+    /// Agents about whose open key file the user knows.
+    warned: RefCell<BTreeSet<String>>,
 }
 
 impl Context {
     /// A context that has read nothing yet.
     pub(crate) fn new(out: Output, globals: Globals) -> Context {
-        Context { out, globals, home: OnceCell::new() }
+        Context { out, globals, home: OnceCell::new(), warned: RefCell::default() }
+    }
+    /// A sentence whose commands can be typed as they are: with the `--home` and `--as` that this command was given.
+    pub(crate) fn typed(&self, text: &str) -> String {
+        let home = self.globals.home.as_ref().map(|home| home.display().to_string());
+        shell::with_flags(text, home.as_deref(), self.globals.agent.as_deref())
+    }
+    /// Tells a person what to do next: a note whose commands can be typed as they are.
+    pub(crate) fn next(&self, text: &str) {
+        self.out.note(&self.typed(text));
     }
     /// The home: `--home`, `MURETAI_HOME`, the platform's data folder. Nothing is created.
     pub(crate) fn home(&self) -> Result<&Home, Failure> {
@@ -57,6 +73,10 @@ impl Context {
     fn located(&self) -> Result<&(Home, Config), Failure> {
         if self.home.get().is_none() {
             let home = self.bare_home()?;
+            if home.root().is_file() {
+                let message = format!("the home is no folder: {} is a file", home.root().display());
+                return Err(Failure::failed(message).hint("check `--home` or MURETAI_HOME"));
+            }
             let config = config::read(home.root())?;
             let _ = self.home.set((home, config));
         }
@@ -82,9 +102,9 @@ impl Context {
         let globals = &self.globals;
         globals
             .passphrase_fd
-            .map(PassphraseSource::Descriptor)
-            .or_else(|| globals.passphrase_file.clone().map(PassphraseSource::File))
-            .or_else(|| env::path(env::MURETAI_PASSPHRASE_FILE).map(PassphraseSource::File))
+            .map(PassphraseSource::descriptor)
+            .or_else(|| globals.passphrase_file.clone().map(PassphraseSource::file))
+            .or_else(|| env::path(env::MURETAI_PASSPHRASE_FILE).map(PassphraseSource::file))
     }
     /// Reads an agent's key, asking for its passphrase when there is one and nobody said where it is. Warns when other
     /// users of the machine can read it too.
@@ -99,10 +119,14 @@ impl Context {
             }),
         };
         let seed = keyfile::read(dir, passphrase.as_ref()).map_err(failed)?;
-        if let Some(warning) = keyfile::permissions_warning(dir) {
+        if let Some(warning) = self.permissions(dir) {
             self.out.warn(&warning);
         }
         Ok(seed)
+    }
+    /// What is wrong with who may read an agent's key, told once.
+    pub(crate) fn permissions(&self, dir: &AgentDir) -> Option<String> {
+        keyfile::permissions_warning(dir).filter(|_| self.warned.borrow_mut().insert(dir.name.clone()))
     }
     /// Opens the agent that acts, with the key that is there. Never makes one.
     pub(crate) async fn open(&self, timeout: Duration) -> Result<Agent, Failure> {

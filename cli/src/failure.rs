@@ -1,6 +1,6 @@
 //! What a failed command tells: what was attempted, what stood in the way, what to do next.
 
-use std::error::Error;
+use std::{error::Error, io};
 
 use muretai_node::{
     Fault,
@@ -13,7 +13,7 @@ use muretai_node::{
 use muretai_protocol::json::Value;
 use muretai_store::StoreError;
 
-use crate::exit::Exit;
+use crate::{exit::Exit, shell};
 
 /// A command that did not do what was asked. Printed by [`crate::output::Output::failure`] alone.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl PeerRefusal {
 }
 
 /// What the errors of the lower crates say beyond their text.
-pub(crate) trait Explain: Error {
+pub(crate) trait Explain: Error + 'static {
     /// Whose fault it is.
     fn fault(&self) -> Fault {
         Fault::Failed
@@ -87,20 +87,31 @@ impl Failure {
     pub(crate) fn of(attempt: impl Into<String>, error: &impl Explain) -> Failure {
         Failure {
             exit: error.fault().into(),
-            hint: error.hint(),
+            hint: error.hint().or_else(|| disk_hint(error)),
             refusal: error.refusal().map(Box::new),
             ..Failure::io(attempt, error)
         }
     }
     /// An attempt that an error without further explanation ended.
-    pub(crate) fn io(attempt: impl Into<String>, error: &dyn Error) -> Failure {
+    pub(crate) fn io(attempt: impl Into<String>, error: &(dyn Error + 'static)) -> Failure {
         let mut causes = Vec::new();
         let mut next = error.source();
         while let Some(cause) = next {
             causes.push(cause.to_string());
             next = cause.source();
         }
-        Failure { causes, ..Failure::failed(format!("{}: {error}", attempt.into())) }
+        let hint = disk_hint(error);
+        Failure { causes, hint, ..Failure::failed(format!("{}: {error}", attempt.into())) }
+    }
+    /// The same failure as one of the command line.
+    pub(crate) fn as_usage(self) -> Failure {
+        Failure { exit: Exit::Usage, ..self }
+    }
+    /// The same failure, whose hint names whom to look for: `muretai doctor south`.
+    pub(crate) fn about(mut self, target: &str) -> Failure {
+        let doctor = format!("`muretai doctor {}`", shell::quoted(target));
+        self.hint = self.hint.map(|hint| hint.replace("`muretai doctor`", &doctor));
+        self
     }
     /// The same failure with something to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
@@ -160,6 +171,32 @@ impl Explain for ClaimError {
             _ => None,
         }
     }
+}
+
+/// What a full, read-only or foreign disk asks for, wherever in the chain of causes it shows.
+fn disk_hint(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        let hint = match (cause.downcast_ref::<StoreError>(), cause.downcast_ref::<io::Error>()) {
+            (Some(store), _) => Explain::hint(store),
+            (_, Some(io)) => io_hint(io.kind()).map(str::to_owned),
+            _ => None,
+        };
+        if hint.is_some() {
+            return hint;
+        }
+        next = cause.source();
+    }
+    None
+}
+
+fn io_hint(kind: io::ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space; nothing was changed",
+        io::ErrorKind::ReadOnlyFilesystem => "that disk cannot be written; --home or MURETAI_HOME names another place",
+        io::ErrorKind::PermissionDenied => "check who owns it, and its mode",
+        _ => return None,
+    })
 }
 
 impl Explain for StoreError {

@@ -18,6 +18,7 @@ mod progress;
 #[cfg(test)]
 mod reference;
 mod secret;
+mod shell;
 mod signals;
 mod stdin;
 mod wire;
@@ -38,9 +39,9 @@ fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let (out, ended) = match Cli::try_parse_from(&words) {
         Err(error) => {
-            let out = args::speech(&words);
+            let (out, command) = args::speech(&words);
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
-            (out, out.usage(&error).map(|()| exit))
+            (out, out.usage(&error, &command).map(|()| exit))
         }
         Ok(cli) => {
             let globals = &cli.globals;
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
 fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
     logging::start(&out, cli.globals.verbose, matches!(cli.command, Command::Serve(_)));
     let context = Context::new(out, cli.globals);
-    match cli.command {
+    let ended = match cli.command {
         Command::Tour(args) => commands::tour::run(&context, &args),
         Command::Keygen(args) => commands::keygen::run(&context, &args),
         Command::Identity(args) => commands::identity::run(&context, &args),
@@ -74,5 +75,6 @@ fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
         Command::Doctor(args) => commands::doctor::run(&context, &args),
         Command::Completions(args) => commands::completions::run(&context, &args),
         Command::Man(args) => commands::man::run(&context, &args),
-    }
+    };
+    ended.map_err(|failure| Failure { hint: failure.hint.as_deref().map(|hint| context.typed(hint)), ..failure })
 }

@@ -9,9 +9,11 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use muretai_protocol::text;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
+
+mod errors;
 
 /// What failed.
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -79,7 +81,7 @@ impl Output {
             return;
         }
         if self.is_json {
-            self.stderr(&json!({ "warning": text }).to_string());
+            self.json_line(&json!({ "warning": text }).to_string());
         } else {
             self.stderr(&format!("{} {}", paint(WARNING, "warning:"), text::one_line(text, MAX_ERROR_CHARS)));
         }
@@ -89,8 +91,9 @@ impl Output {
         if is_given {
             return Ok(());
         }
-        if !self.can_ask() {
-            let message = format!("cannot ask on this input, which is no terminal: {question}");
+        if self.is_json || !self.can_ask() {
+            let why = if self.is_json { "with --json" } else { "on this input, which is no terminal" };
+            let message = format!("cannot ask {why}: {question}");
             return Err(Failure::usage(message).hint("pass --yes to do it without a question"));
         }
         let mut stream = AutoStream::new(io::stderr().lock(), self.color);
@@ -111,21 +114,23 @@ impl Output {
         if failure.is_silent {
             return;
         }
-        let shown = if self.is_json {
-            escape_invisible(&failure_json(failure).to_string()).into_owned()
+        if self.is_json {
+            self.json_line(&errors::json(failure).to_string());
         } else {
-            failure_text(failure)
-        };
-        self.stderr(&shown);
+            self.stderr(&errors::text(failure));
+        }
     }
-    /// Prints to stderr what clap says about a command line, or to stdout its help. Gives the exit code.
-    pub(crate) fn usage(&self, error: &clap::Error) -> Result<(), Failure> {
+    /// Prints to stderr what clap says about a command line, or to stdout its help. `command` is the one that was
+    /// named, such as `muretai send`.
+    pub(crate) fn usage(&self, error: &clap::Error, command: &str) -> Result<(), Failure> {
+        if self.is_json && error.kind() == clap::error::ErrorKind::DisplayVersion {
+            return self.json(&json!({ "version": env!("CARGO_PKG_VERSION") }));
+        }
         if !error.use_stderr() {
             return self.text(&error.render().ansi().to_string());
         }
         if self.is_json {
-            let failure = Failure::usage(usage_line(error)).hint("`muretai --help` lists the commands and flags");
-            self.failure(&failure);
+            self.failure(&errors::usage(error, command));
         } else {
             let mut stream = AutoStream::new(io::stderr().lock(), self.color);
             let _ = write!(stream, "{}", error.render().ansi());
@@ -146,6 +151,10 @@ impl Output {
         AutoStream::new(io::stderr(), self.color).current_choice() != ColorChoice::Never
     }
 
+    /// Prints one line of JSON to stderr.
+    pub(crate) fn json_line(&self, line: &str) {
+        self.stderr(&escape_invisible(line));
+    }
     fn stderr(&self, line: &str) {
         let mut stream = AutoStream::new(io::stderr().lock(), self.color);
         // Nobody is left to tell when stderr is gone.
@@ -200,79 +209,9 @@ fn written(result: io::Result<()>) -> Result<(), Failure> {
     })
 }
 
-/// clap's first paragraph on one line, without its `error:`.
-fn usage_line(error: &clap::Error) -> String {
-    let shown = error.render().to_string();
-    let first = shown.split("\n\n").next().unwrap_or_default();
-    let words: Vec<&str> = first.split_whitespace().collect();
-    let line = words.join(" ");
-    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
-}
-
-fn failure_text(failure: &Failure) -> String {
-    let line = |text: &str| text::one_line(text, MAX_ERROR_CHARS);
-    let mut shown = format!("{} {}", paint(ERROR, "error:"), line(&failure.message));
-    if let Some(refusal) = &failure.refusal {
-        if !failure.message.contains(&refusal.code.to_string()) {
-            shown.push_str(&format!("\n  caused by: the peer refused: {} {}", refusal.code, line(&refusal.message)));
-        }
-        if let Some(detail) = refusal.detail() {
-            shown.push_str(&format!("\n  caused by: {}", line(detail)));
-        }
-    }
-    for cause in &failure.causes {
-        shown.push_str(&format!("\n  caused by: {}", line(cause)));
-    }
-    if let Some(hint) = &failure.hint {
-        shown.push_str(&format!("\n{} {}", paint(HINT, "hint:"), line(hint)));
-    }
-    shown
-}
-
-fn failure_json(failure: &Failure) -> Value {
-    let mut object = Map::new();
-    object.insert("error".to_owned(), failure.message.as_str().into());
-    if !failure.causes.is_empty() {
-        object.insert("causes".to_owned(), failure.causes.clone().into());
-    }
-    if let Some(hint) = &failure.hint {
-        object.insert("hint".to_owned(), hint.as_str().into());
-    }
-    if let Some(refusal) = &failure.refusal {
-        object.insert("code".to_owned(), refusal.code.into());
-        object.insert("message".to_owned(), refusal.message.as_str().into());
-        if let Some(data) = refusal.data.as_ref().and_then(|data| serde_json::from_str(&data.to_json()).ok()) {
-            object.insert("data".to_owned(), data);
-        }
-    }
-    Value::Object(object)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{exit::Exit, failure::PeerRefusal};
-
-    fn refused() -> Failure {
-        Failure {
-            causes: vec!["a\u{1b}[2Kcause".to_owned()],
-            refusal: Some(Box::new(PeerRefusal {
-                code: -32010,
-                message: "introduction required".to_owned(),
-                data: None,
-            })),
-            ..Failure::new(Exit::PeerRefused, "cannot send to `south`").hint("`muretai claim LINK` first")
-        }
-    }
-
-    #[test]
-    fn a_failure_shows_no_control_characters_to_a_terminal() {
-        let shown = failure_text(&refused());
-        let plain = anstream::adapter::strip_str(&shown).to_string();
-        assert!(!plain.contains('\u{1b}'), "{plain:?}");
-        assert!(plain.starts_with("error: cannot send to `south`\n  caused by: "), "{plain}");
-        assert!(plain.ends_with("\nhint: `muretai claim LINK` first"), "{plain}");
-    }
 
     #[test]
     fn json_escapes_what_a_terminal_would_obey_and_keeps_the_value() {
@@ -281,15 +220,5 @@ mod tests {
         let escaped = escape_invisible(&line);
         assert_eq!(escaped, r#""a\u009b2K\u202eb\udb40\udd00\u007fü😀""#);
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
-    }
-
-    #[test]
-    fn a_json_failure_carries_the_refusal_on_one_line() {
-        let line = failure_json(&refused()).to_string();
-        assert!(!line.contains('\n'));
-        let value: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["code"], -32010);
-        assert_eq!(value["message"], "introduction required");
-        assert_eq!(value["error"], "cannot send to `south`");
     }
 }

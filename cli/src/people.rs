@@ -1,6 +1,9 @@
 //! Peers as a person names them and reads them.
 
-use muretai_node::Agent;
+use muretai_node::{
+    Agent,
+    send::target::{self, Target, TargetError},
+};
 use muretai_protocol::{Did, text};
 use muretai_store::contacts::Contact;
 
@@ -16,25 +19,37 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// A contact by its local name or its DID.
 pub(crate) async fn contact(agent: &Agent, who: &str) -> Result<Contact, Failure> {
-    let failed = |error| Failure::of(format!("cannot look up `{}`", shown(who)), &error);
+    let failed = |error| Failure::of(format!("cannot look up `{who}`"), &error);
     let found = match agent.store().contact_named(who).await.map_err(failed)? {
         Some(contact) => Some(contact),
-        None => match who.parse::<Did>() {
-            Ok(did) => agent.store().contact(&did).await.map_err(failed)?,
-            Err(_) => None,
+        None => match spelled_did(who)? {
+            Some(did) => agent.store().contact(&did).await.map_err(failed)?,
+            None => None,
         },
     };
     found.ok_or_else(|| {
-        Failure::new(Exit::Failed, format!("there is no contact `{}`", shown(who)))
+        Failure::new(Exit::Failed, format!("there is no contact `{who}`"))
             .hint("`muretai contacts list` shows them; `muretai claim LINK` makes one")
     })
 }
 
 /// A DID by a contact's local name, or as it is: the peer need not be a contact.
 pub(crate) async fn did(agent: &Agent, who: &str) -> Result<Did, Failure> {
-    match who.parse::<Did>() {
-        Ok(did) => Ok(did),
-        Err(_) => Ok(contact(agent, who).await?.did),
+    match spelled_did(who)? {
+        Some(did) => Ok(did),
+        None => Ok(contact(agent, who).await?.did),
+    }
+}
+
+/// The DID that text is; text that begins like one and is none is an error.
+fn spelled_did(text: &str) -> Result<Option<Did>, Failure> {
+    match target::parse(text) {
+        Ok(Target::Did(did)) => Ok(Some(did)),
+        Err(error @ TargetError::BadDid { .. }) => {
+            let hint = error.hint().unwrap_or_default();
+            Err(Failure { hint: Some(hint), ..Failure::io(format!("cannot look up `{text}`"), &error) }.as_usage())
+        }
+        _ => Ok(None),
     }
 }
 
@@ -46,11 +61,28 @@ pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS {
         return Err("a name has 1 to 64 characters");
     }
-    if name.trim() != name || text::one_line(name, MAX_NAME_CHARS) != name {
-        return Err("a name has no blanks around it and no invisible characters");
+    if name.starts_with('-') || text::one_line(name, MAX_NAME_CHARS) != name {
+        return Err("a name does not begin with `-` and has no invisible characters");
     }
-    if name.starts_with('-') || name.starts_with("did:") || name.contains("://") {
-        return Err("a name does not look like a flag, a DID or a URL");
+    if target::parse(name).as_ref() != Ok(&Target::Name(name.to_owned())) {
+        return Err("a name has no blanks, dots, colons or slashes: it would be read as a DID, a URL or a domain");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_never_read_as_another_kind_of_target() {
+        for name in ["south", "south-2", "Łódź", "a_b"] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in
+            ["", "-x", " x", "x y", "a.b", "a:b", "a/b", "localhost", "did:key:z6Mk", "http://x", "a\u{202e}b", "a\nb"]
+        {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use zeroize::Zeroizing;
 
-use crate::{failure::Failure, output::Output};
+use crate::{failure::Failure, output::Output, stdin};
 
 /// Bytes of a passphrase: enough for any, too few to hold a file that was named by mistake.
 const MAX_PASSPHRASE_BYTES: usize = 1_024;
@@ -22,21 +22,41 @@ pub(crate) enum PassphraseSource {
     File(PathBuf),
     /// `--passphrase-fd`.
     Descriptor(u32),
+    /// `--passphrase-file -`, or descriptor 0.
+    Stdin,
 }
 
 impl PassphraseSource {
+    /// What `--passphrase-file` and its variable name.
+    pub(crate) fn file(path: PathBuf) -> PassphraseSource {
+        if path.as_os_str() == "-" { PassphraseSource::Stdin } else { PassphraseSource::File(path) }
+    }
+    /// What `--passphrase-fd` names.
+    pub(crate) fn descriptor(number: u32) -> PassphraseSource {
+        if number == 0 { PassphraseSource::Stdin } else { PassphraseSource::Descriptor(number) }
+    }
     /// Reads the passphrase: all of it but one line end. Empty is an error.
     pub(crate) fn read(&self) -> Result<Zeroizing<String>, Failure> {
-        let path = match self {
-            PassphraseSource::File(path) => path.clone(),
-            PassphraseSource::Descriptor(number) => Path::new("/dev/fd").join(number.to_string()),
+        let (source, name): (Box<dyn Read>, String) = match self {
+            PassphraseSource::Stdin => (Box::new(stdin::take("the passphrase")?), "standard input".to_owned()),
+            PassphraseSource::File(path) => open(path)?,
+            PassphraseSource::Descriptor(number) => open(&Path::new("/dev/fd").join(number.to_string()))?,
         };
-        let attempt = format!("cannot read the passphrase from {}", path.display());
-        let file = File::open(&path).map_err(|error| Failure::io(attempt.as_str(), &error))?;
-        let text = read_text(file, MAX_PASSPHRASE_BYTES).map_err(|error| Failure::io(attempt.as_str(), &error))?;
+        let attempt = attempt(&name);
+        let text = read_text(source, MAX_PASSPHRASE_BYTES).map_err(|error| Failure::io(attempt.as_str(), &error))?;
         let text = Zeroizing::new(without_line_end(&text).to_owned());
         if text.is_empty() { Err(Failure::failed(format!("{attempt}: it is empty"))) } else { Ok(text) }
     }
+}
+
+fn attempt(name: &str) -> String {
+    format!("cannot read the passphrase from {name}")
+}
+
+fn open(path: &Path) -> Result<(Box<dyn Read>, String), Failure> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| Failure::io(attempt(&name), &error))?;
+    Ok((Box::new(file), name))
 }
 
 /// Asks for a new passphrase, twice.
@@ -69,18 +89,37 @@ pub(crate) fn ask_passphrase(out: &Output, agent: &str) -> Result<Zeroizing<Stri
 
 /// Takes the 24 words from stdin, or from a hidden prompt when a person sits there.
 pub(crate) fn read_phrase(out: &Output) -> Result<Zeroizing<String>, Failure> {
-    let text = if out.can_ask() {
+    let is_asked = out.can_ask();
+    let text = if is_asked {
         prompt("Recovery phrase (24 words, hidden): ")?
     } else {
-        read_text(io::stdin().lock(), MAX_PHRASE_BYTES)
+        read_text(stdin::take("the recovery phrase")?, MAX_PHRASE_BYTES)
             .map_err(|error| Failure::io("cannot read the recovery phrase from standard input", &error))?
     };
-    let words = Zeroizing::new(text.strip_prefix('\u{feff}').unwrap_or(&text).trim().to_owned());
-    if words.is_empty() {
-        return Err(Failure::failed("cannot read the recovery phrase: standard input is empty, nothing was written")
-            .hint("pipe the 24 words in, or run this in a terminal to be asked for them"));
+    let words = Zeroizing::new(bare_words(&text));
+    match (words.is_empty(), is_asked) {
+        (false, _) => Ok(words),
+        (true, true) => Err(Failure::failed("cannot restore: no word was typed, nothing was written")
+            .hint("type the 24 words in their order, with blanks between them")),
+        (true, false) => {
+            Err(Failure::failed("cannot read the recovery phrase: standard input is empty, nothing was written")
+                .hint("pipe the 24 words in, or run this in a terminal to be asked for them"))
+        }
     }
-    Ok(words)
+}
+
+/// The words without what a written list has beside them: numbers, commas, a byte order mark.
+fn bare_words(text: &str) -> String {
+    let is_number = |word: &&str| word.trim_end_matches(['.', ')', ':']).bytes().all(|byte| byte.is_ascii_digit());
+    let mut words = String::with_capacity(text.len());
+    let parts = text.split(|c: char| c.is_whitespace() || c == ',' || c == '\u{feff}');
+    for word in parts.filter(|word| !is_number(word)) {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    words
 }
 
 fn prompt(question: &str) -> Result<Zeroizing<String>, Failure> {
@@ -117,6 +156,12 @@ mod tests {
         assert_eq!(without_line_end(" a b \r\n"), " a b ");
         assert_eq!(without_line_end("a\n\n"), "a\n");
         assert_eq!(without_line_end("a"), "a");
+    }
+
+    #[test]
+    fn a_numbered_list_is_its_words() {
+        assert_eq!(bare_words("\u{feff}1. abandon, 2) art\n 3: zoo\r\n"), "abandon art zoo");
+        assert_eq!(bare_words(" \n1.\n"), "");
     }
 
     #[test]

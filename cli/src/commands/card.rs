@@ -66,7 +66,7 @@ async fn own(context: &Context, agent: &Agent) -> Result<(), Failure> {
     let url = url.map_err(|error| Failure::of("cannot show the card", &error))?.unwrap_or_default();
     let card = agent.card(&url, false);
     if url.is_empty() {
-        context.out.note("it has no address yet: `muretai serve` gives it one");
+        context.next("it has no address yet: `muretai serve` gives it one");
     }
     let json = CardJson {
         card: wire::raw(&card),
@@ -86,7 +86,8 @@ async fn peer(context: &Context, agent: &Agent, target: &str, allow_private: boo
     let shown = people::shown(target);
     let fetching =
         progress::watch(&context.out, format!("fetching the card of {shown}"), agent.card_of(target, allow_private));
-    let fetched = fetching.await.map_err(|error| Failure::of(format!("cannot show the card of `{shown}`"), &error))?;
+    let attempt = format!("cannot show the card of `{target}`");
+    let fetched = fetching.await.map_err(|error| Failure::of(attempt, &error).about(target))?;
     match fetched {
         FetchedCard::Peer(peer) => context.out.either(&peer_json(&peer), || peer_text(&peer)),
         FetchedCard::Foreign { card, url } => {

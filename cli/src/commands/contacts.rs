@@ -46,7 +46,7 @@ enum Command {
     Rename {
         /// Local name or DID
         contact: String,
-        /// The new name, which no other contact has
+        /// The new name, which no other contact has: 1 to 64 characters without blanks, dots, colons and slashes
         name: String,
     },
     /// Remove a contact: it is a stranger again. Messages stay
@@ -95,15 +95,16 @@ struct ContactJson<'a> {
     last_seen: Option<String>,
 }
 
+/// What a change left behind.
 #[derive(Serialize)]
 struct Change<'a> {
     did: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `null` for a peer that is no contact.
     name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    blocked: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    removed: Option<bool>,
+    blocked: bool,
+    removed: bool,
+    /// `false` when it was so before.
+    changed: bool,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -150,7 +151,7 @@ async fn show(context: &Context, agent: &Agent, who: &str) -> Result<(), Failure
             format!("own name   {}", optional(&contact.peer_name)),
             format!("standing   {}", standing(&contact)),
             format!("url        {} (from {})", optional(&contact.coordinates.url), source(&contact)),
-            format!("private    {}", if contact.allow_private { "may be dialled" } else { "is not dialled" }),
+            format!("dialling   {}", dialling(&contact)),
             format!("added      {}", clock::local(contact.added)),
             format!("last seen  {seen}"),
         ]
@@ -160,11 +161,17 @@ async fn show(context: &Context, agent: &Agent, who: &str) -> Result<(), Failure
 
 async fn rename(context: &Context, agent: &Agent, who: &str, name: &str) -> Result<(), Failure> {
     let contact = people::contact(agent, who).await?;
-    let attempt = format!("cannot rename `{}`", people::shown(&contact.name));
-    people::check_name(name).map_err(|reason| Failure::usage(format!("{attempt}: {reason}")))?;
+    let attempt = format!("cannot rename `{}`", contact.name);
+    people::check_name(name).map_err(|reason| Failure::usage(format!("{attempt} to `{name}`: {reason}")))?;
     let renamed = agent.store().rename_contact(&contact.did, name).await;
     renamed.map_err(|error| Failure::of(attempt, &error))?;
-    let change = Change { did: contact.did.as_str(), name: Some(name), blocked: None, removed: None };
+    let change = Change {
+        did: contact.did.as_str(),
+        name: Some(name),
+        blocked: contact.is_blocked,
+        removed: false,
+        changed: contact.name != name,
+    };
     context.out.either(&change, || format!("{name}  {}", contact.did))
 }
 
@@ -173,20 +180,52 @@ async fn remove(context: &Context, agent: &Agent, who: &str, yes: bool) -> Resul
     let name = people::shown(&contact.name);
     context.out.confirm(&format!("Remove `{name}`, {}?", contact.did), yes)?;
     let removed = agent.store().remove_contact(&contact.did).await;
-    removed.map_err(|error| Failure::of(format!("cannot remove `{name}`"), &error))?;
-    let change = Change { did: contact.did.as_str(), name: Some(&contact.name), blocked: None, removed: Some(true) };
+    let changed = removed.map_err(|error| Failure::of(format!("cannot remove `{}`", contact.name), &error))?;
+    let change = Change {
+        did: contact.did.as_str(),
+        name: Some(&contact.name),
+        blocked: contact.is_blocked,
+        removed: true,
+        changed,
+    };
     context.out.either(&change, || format!("removed {name}  {}", contact.did))?;
-    context.out.note("its messages stay, and it may still trust you; `muretai contacts block` also keeps it out");
+    let block = format!("`muretai contacts block {}`", contact.did);
+    context.next(&format!("its messages stay, and it may still trust you; {block} also keeps it out"));
     Ok(())
 }
 
 async fn set_blocked(context: &Context, agent: &Agent, who: &str, blocked: bool) -> Result<(), Failure> {
-    let did = people::did(agent, who).await?;
-    let done = agent.store().set_blocked(&did, blocked, agent::now()).await;
     let verb = if blocked { "block" } else { "unblock" };
-    done.map_err(|error| Failure::of(format!("cannot {verb} `{}`", people::shown(who)), &error))?;
-    let change = Change { did: did.as_str(), name: None, blocked: Some(blocked), removed: None };
-    context.out.either(&change, || format!("{verb}ed {did}"))
+    let attempt = format!("cannot {verb} `{who}`");
+    let did = people::did(agent, who).await.map_err(|failure| match failure.exit {
+        Exit::Failed => {
+            failure.hint("a peer that is no contact is named by its DID; `muretai contacts list` shows the others")
+        }
+        _ => failure,
+    })?;
+    if did == *agent.did() {
+        return Err(Failure::usage(format!("{attempt}: that is this agent itself")));
+    }
+    let before = agent.store().contact(&did).await.map_err(|error| Failure::of(attempt.as_str(), &error))?;
+    let changed = before.as_ref().is_some_and(|contact| contact.is_blocked) != blocked;
+    let done = agent.store().set_blocked(&did, blocked, agent::now()).await;
+    done.map_err(|error| Failure::of(attempt, &error))?;
+    let name = before.as_ref().map(|contact| contact.name.as_str());
+    let change = Change { did: did.as_str(), name, blocked, removed: false, changed };
+    context.out.either(&change, || match (changed, blocked) {
+        (true, _) => format!("{verb}ed {did}"),
+        (false, true) => format!("was blocked before: {did}"),
+        (false, false) => format!("was not blocked: {did}"),
+    })
+}
+
+/// Which addresses are dialled for a contact. Local ones, on this machine or in a private network, need a reason.
+fn dialling(contact: &Contact) -> &'static str {
+    if contact.allow_private || contact.source == CoordinateSource::Owner {
+        "public and local addresses"
+    } else {
+        "public addresses; local ones with --allow-private, or while an agent here is served on the same network"
+    }
 }
 
 fn standing(contact: &Contact) -> &'static str {

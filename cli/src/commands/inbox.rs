@@ -32,8 +32,8 @@ const POLL: Duration = Duration::from_millis(150);
 /// characters escaped; --json has it as it came. Every message has a number, its order of arrival here, which --since
 /// takes. Acknowledgements that no person and no agent wrote are left out.
 ///
-/// With --follow: first what is unread, then each message as it arrives, from whichever process stores it. SIGINT,
-/// SIGTERM and a closed pipe end it.
+/// With --follow: first what is unread (with --limit the newest N, read or not; with --since all after that number),
+/// then each message as it arrives, from whichever process stores it. SIGINT, SIGTERM and a closed pipe end it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai inbox --unread\n\
@@ -46,12 +46,15 @@ pub(crate) struct Args {
     #[arg(short, long)]
     unread: bool,
     /// Only messages from (with --sent, also to) this contact, by local name or DID
-    #[arg(long, value_name = "WHO")]
+    who: Option<String>,
+    /// The same as WHO
+    #[arg(long, value_name = "WHO", conflicts_with = "who")]
     peer: Option<String>,
     /// Only this conversation
     #[arg(long, value_name = "ID")]
     context: Option<String>,
-    /// At most the newest N, with --since the first N; 0 for all [default: 50; all with --unread or --since]
+    /// At most N messages: the newest, with --since the first; 0 for all. With --follow, how many to begin with
+    /// [default: 50; all with --unread, --since or --follow]
     #[arg(short = 'n', long, value_name = "N", value_parser = parse::count)]
     limit: Option<u32>,
     /// Only messages after this number (`id` in --json)
@@ -86,7 +89,6 @@ struct MessageJson<'a> {
     verified: bool,
     auto: bool,
     status: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     extra: Option<Box<RawValue>>,
 }
 
@@ -111,6 +113,10 @@ impl Inbox<'_> {
         if !self.args.follow {
             return self.once(query).await;
         }
+        if query.limit.is_some() && query.after_seq.is_some() {
+            return Err(Failure::usage("--limit would leave a gap between --since and what --follow prints")
+                .hint("leave out --limit, or --since"));
+        }
         let mut signals = Signals::catch()?;
         tokio::select! {
             ended = self.follow(query) => ended,
@@ -120,7 +126,7 @@ impl Inbox<'_> {
 
     async fn query(&self) -> Result<Query, Failure> {
         let args = self.args;
-        let peer = match &args.peer {
+        let peer = match args.who.as_ref().or(args.peer.as_ref()) {
             Some(who) => Some(people::did(self.agent, who).await?.to_string()),
             None => None,
         };
@@ -280,10 +286,11 @@ fn shown(row: &MessageRow) -> String {
     let name = people::shown(row.name.as_deref().unwrap_or("(no contact)"));
     let way = if row.direction == Direction::In { "from" } else { "to" };
     let mut facts = format!(
-        "{} {way} {}  {}",
+        "{} {way} {}  {}  {}",
         paint(DIM, &format!("#{} {}", row.seq, clock::local(row.received))),
         paint(STRONG, &name),
         people::shown(&row.peer),
+        paint(DIM, &ids(row)),
     );
     let signed_later = row.timestamp.0.abs_diff(row.received.0) > 600;
     for (is_set, word) in [
@@ -300,6 +307,15 @@ fn shown(row: &MessageRow) -> String {
     }
     let body: String = text::body(&row.text).lines().map(|line| format!("\n  {line}")).collect();
     format!("{facts}{body}\n\n")
+}
+
+/// What `send --reply-to` and `send --context` take to answer a message.
+fn ids(row: &MessageRow) -> String {
+    let id = format!("id {}", people::shown(&row.message_id));
+    match &row.context_id {
+        Some(context) => format!("{id} context {}", people::shown(context)),
+        None => id,
+    }
 }
 
 /// Whether parts that are no text came with it; they are unsigned and never shown.

@@ -56,16 +56,16 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct CreateArgs {
-    /// How long it can be claimed
+    /// How long it can be claimed, 60s to 365d
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "7d")]
     ttl: Duration,
     /// Address where the agent is reached [default: that of the last `muretai serve`]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// A note for yourself; it never leaves this machine
+    /// A note for yourself, at most 1000 bytes; it never leaves this machine
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// What the invite is for; the claimer reads it
+    /// What the invite is for, at most 1000 bytes; the claimer reads it
     #[arg(long, value_name = "TEXT")]
     purpose: Option<String>,
     /// Print the long link, which holds the whole invite and needs no fetch
@@ -94,6 +94,8 @@ struct InviteJson<'a> {
     expires: String,
     note: Option<&'a str>,
     used_by: Option<&'a str>,
+    /// The local name of that contact, while it is one.
+    used_name: Option<&'a str>,
     used: Option<String>,
     revoked: Option<String>,
 }
@@ -129,8 +131,8 @@ async fn create(context: &Context, agent: &Agent, args: &CreateArgs) -> Result<(
     };
     context.out.either(&json, || json.link.to_owned())?;
     if invite.is_offline {
-        let name = agent.name();
-        context.out.warn(&format!("nobody can claim it yet: `muretai --as {name} serve` is not running"));
+        let serve = format!("`muretai --as {} serve`", agent.name());
+        context.out.warn(&context.typed(&format!("nobody can claim it yet: {serve} is not running")));
     }
     Ok(())
 }
@@ -138,11 +140,12 @@ async fn create(context: &Context, agent: &Agent, args: &CreateArgs) -> Result<(
 async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
     let invites = agent.invites().await.map_err(|error| Failure::of("cannot list the invites", &error))?;
     if invites.is_empty() {
-        context.out.note("no invite yet; `muretai invite create` makes one");
+        context.next("no invite yet; `muretai invite create` makes one");
     }
     let now = agent::now();
     for invite in &invites {
-        context.out.either(&json(invite, now), || line(invite, now))?;
+        let name = claimer(agent, invite).await?;
+        context.out.either(&json(invite, name.as_deref(), now), || line(invite, name.as_deref(), now))?;
     }
     Ok(())
 }
@@ -151,14 +154,22 @@ async fn revoke(context: &Context, agent: &Agent, invite: &str) -> Result<(), Fa
     let what = if invite == "-" { stdin::value(stdin::take("an invite")?, "an invite")? } else { invite.to_owned() };
     let revoked = agent.revoke_invite(&what).await.map_err(|error| Failure::of("cannot revoke the invite", &error))?;
     let Some(row) = revoked else {
-        let message = format!("cannot revoke `{}`: this agent made no such invite", people::shown(&what));
+        let message = format!("cannot revoke `{what}`: this agent made no such invite");
         return Err(Failure::failed(message).hint("`muretai invite list` shows the codes"));
     };
-    context.out.either(&json(&row, agent::now()), || line(&row, agent::now()))?;
+    let (name, now) = (claimer(agent, &row).await?, agent::now());
+    context.out.either(&json(&row, name.as_deref(), now), || line(&row, name.as_deref(), now))?;
     if let Some(did) = &row.used_by {
-        context.out.note(&format!("it was claimed before; `muretai contacts remove {did}` ends that trust"));
+        context.next(&format!("it was claimed before; `muretai contacts remove {did}` ends that trust"));
     }
     Ok(())
+}
+
+/// The local name of whoever claimed an invite.
+async fn claimer(agent: &Agent, invite: &InviteRow) -> Result<Option<String>, Failure> {
+    let Some(did) = &invite.used_by else { return Ok(None) };
+    let contact = agent.store().contact(did).await;
+    Ok(contact.map_err(|error| Failure::of("cannot list the invites", &error))?.map(|contact| contact.name))
 }
 
 fn state(invite: &InviteRow, now: UnixSeconds) -> &'static str {
@@ -170,7 +181,7 @@ fn state(invite: &InviteRow, now: UnixSeconds) -> &'static str {
     }
 }
 
-fn json(invite: &InviteRow, now: UnixSeconds) -> InviteJson<'_> {
+fn json<'a>(invite: &'a InviteRow, used_name: Option<&'a str>, now: UnixSeconds) -> InviteJson<'a> {
     InviteJson {
         nonce: &invite.nonce,
         code: &invite.code,
@@ -179,16 +190,18 @@ fn json(invite: &InviteRow, now: UnixSeconds) -> InviteJson<'_> {
         expires: wire::time(invite.expires),
         note: invite.note.as_deref(),
         used_by: invite.used_by.as_ref().map(|did| did.as_str()),
+        used_name,
         used: invite.used.map(wire::time),
         revoked: invite.revoked.map(wire::time),
     }
 }
 
-fn line(invite: &InviteRow, now: UnixSeconds) -> String {
+fn line(invite: &InviteRow, name: Option<&str>, now: UnixSeconds) -> String {
     let state = state(invite, now);
     let mut line = format!("{}  {state:7}  until {}", invite.code, clock::local(invite.expires));
     if let Some(did) = &invite.used_by {
-        line.push_str(&format!("  by {did}"));
+        let name = name.map(|name| format!("{} ", people::shown(name))).unwrap_or_default();
+        line.push_str(&format!("  by {name}{did}"));
     }
     if let Some(note) = &invite.note {
         line.push_str(&format!("  {}", people::shown(note)));

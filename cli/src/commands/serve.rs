@@ -56,13 +56,16 @@ pub(crate) struct Args {
     #[arg(long, requires = "reply_with", value_name = "FORM", default_value = "text", help_heading = "Answers")]
     reply_input: InputForm,
     /// How long the command may take
-    #[arg(long, requires = "reply_with", value_name = "TIME", default_value = "15s", value_parser = parse::duration, help_heading = "Answers")]
+    #[arg(long, requires = "reply_with", value_name = "TIME", default_value = "15s", value_parser = parse::duration)]
+    #[arg(help_heading = "Answers")]
     reply_timeout: Duration,
     /// How many commands may run at once; more messages wait
-    #[arg(long, requires = "reply_with", value_name = "N", default_value_t = 4, value_parser = parse::at_least_one, help_heading = "Answers")]
+    #[arg(long, requires = "reply_with", value_name = "N", default_value_t = 4, value_parser = parse::at_least_one)]
+    #[arg(help_heading = "Answers")]
     reply_max: u32,
     /// Bytes of a request
-    #[arg(long, value_name = "BYTES", default_value_t = 1_048_576, value_parser = parse::at_least_one, help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", default_value_t = 1_048_576, value_parser = parse::at_least_one)]
+    #[arg(help_heading = "Limits")]
     max_body: u32,
     /// Connections at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse::at_least_one, help_heading = "Limits")]
@@ -130,7 +133,10 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
             context.out.note("stopping: finishing what is under way; once more to stop at once");
             tokio::select! {
                 ended = &mut running => ended,
-                () = signals.next() => return Err(Failure::failed(format!("stopped at once while serving `{}`", agent.name()))),
+                () = signals.next() => {
+                    let message = format!("stopped at once while serving `{}`", agent.name());
+                    return Err(Failure::failed(message).hint("what was not finished was not acknowledged"));
+                }
             }
         }
     };

@@ -18,6 +18,7 @@ use crate::{
     env,
     failure::Failure,
     output::{DIM, Output, STRONG, paint},
+    shell,
 };
 
 /// How long one command may take; none needs more than a fraction of it.
@@ -191,10 +192,7 @@ fn terminate(child: &mut Child, pid: u32) -> Result<(), Failure> {
 
 /// A command line as a person would type it.
 fn spelled(args: &[&str]) -> String {
-    let is_plain =
-        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@%+=,[]".contains(c));
-    let quoted = |word: &&str| if is_plain(word) { (*word).to_owned() } else { format!("'{word}'") };
-    let words: Vec<String> = args.iter().map(quoted).collect();
+    let words: Vec<String> = args.iter().map(|word| shell::quoted(word)).collect();
     format!("muretai {}", words.join(" "))
 }
 
