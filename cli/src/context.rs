@@ -97,6 +97,24 @@ impl Context {
         let name = self.agent_name()?;
         self.home()?.pick(name.as_deref()).map_err(|error| Failure::of("cannot tell which agent acts", &error))
     }
+    /// The folder of the agent that a positional NAME means, else of the one that acts.
+    pub(crate) fn agent_dir_named(&self, name: Option<&str>) -> Result<AgentDir, Failure> {
+        let Some(name) = name else { return self.agent_dir() };
+        if let Some(other) = self.globals.agent.as_deref().filter(|other| *other != name) {
+            return Err(Failure::usage(format!("two agents are named: {name}, and {other} with --as")));
+        }
+        self.home()?.pick(Some(name)).map_err(|error| Failure::of("cannot tell which agent is meant", &error))
+    }
+    /// A command of one agent, as it has to be typed here: with `--as` unless it is this agent that acts without it.
+    pub(crate) fn command_of(&self, name: &str, command: &str) -> String {
+        let acting = match self.globals.agent {
+            Some(_) => None,
+            None => self.agent_dir().ok(),
+        };
+        let flag = if acting.is_some_and(|dir| dir.name == name) { "" } else { "--as " };
+        let name = if flag.is_empty() { String::new() } else { format!("{} ", shell::quoted(name)) };
+        self.typed(&format!("`muretai {flag}{name}{command}`"))
+    }
     /// Where a passphrase would come from, when it was said.
     pub(crate) fn passphrase_source(&self) -> Option<PassphraseSource> {
         let globals = &self.globals;

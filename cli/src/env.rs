@@ -16,6 +16,8 @@ pub(crate) const MURETAI_PASSPHRASE_FILE: &str = "MURETAI_PASSPHRASE_FILE";
 pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// The user's folder, `~`.
 pub(crate) const HOME: &str = "HOME";
+/// Where the shell finds programs.
+pub(crate) const PATH: &str = "PATH";
 /// `dumb`: a terminal that knows neither colour nor cursor.
 pub(crate) const TERM: &str = "TERM";
 

@@ -103,10 +103,6 @@ impl Failure {
         let hint = disk_hint(error);
         Failure { causes, hint, ..Failure::failed(format!("{}: {error}", attempt.into())) }
     }
-    /// The same failure as one of the command line.
-    pub(crate) fn as_usage(self) -> Failure {
-        Failure { exit: Exit::Usage, ..self }
-    }
     /// The same failure, whose hint names whom to look for: `muretai doctor south`.
     pub(crate) fn about(mut self, target: &str) -> Failure {
         let doctor = format!("`muretai doctor {}`", shell::quoted(target));

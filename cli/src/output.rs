@@ -15,6 +15,8 @@ use crate::failure::Failure;
 
 mod errors;
 
+pub(crate) use errors::in_one_line;
+
 /// What failed.
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// What may be wrong.

@@ -47,7 +47,8 @@ fn spelled_did(text: &str) -> Result<Option<Did>, Failure> {
         Ok(Target::Did(did)) => Ok(Some(did)),
         Err(error @ TargetError::BadDid { .. }) => {
             let hint = error.hint().unwrap_or_default();
-            Err(Failure { hint: Some(hint), ..Failure::io(format!("cannot look up `{text}`"), &error) }.as_usage())
+            let failure = Failure::io(format!("cannot look up `{text}`"), &error).hint(hint);
+            Err(Failure { exit: Exit::Usage, ..failure })
         }
         _ => Ok(None),
     }

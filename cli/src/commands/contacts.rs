@@ -126,7 +126,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
     let contacts = agent.store().contacts().await.map_err(|error| Failure::of("cannot list the contacts", &error))?;
     if contacts.is_empty() {
-        context.out.note("no contact yet; `muretai claim LINK` makes one, `muretai invite create` lets one in");
+        context.next("no contact yet; `muretai claim LINK` makes one, `muretai invite create` lets one in");
     }
     let width = contacts.iter().map(|contact| contact.name.chars().count()).max().unwrap_or_default();
     for contact in &contacts {

@@ -5,10 +5,14 @@ use muretai_protocol::{
     phrase,
     sealed::SealingKey,
     sign::{Seed, SigningKey},
+    text::one_line,
 };
 use serde::Serialize;
 
 use crate::{context::Context, exit::Exit, failure::Failure, output};
+
+/// Characters of what is wrong with a key that a terminal shows.
+const MAX_SHOWN_CHARS: usize = 500;
 
 /// Show the identities that are here
 ///
@@ -26,23 +30,29 @@ pub(crate) struct Args {
 enum Command {
     /// List the agents of this home
     ///
-    /// An encrypted key whose passphrase was not given is listed without its DID.
+    /// An encrypted key whose passphrase was not given is listed without its DID. It ends with 1 when a key cannot be
+    /// used, after listing the others.
     #[command(after_help = "Examples:\n\
 \x20 muretai identity list\n\
 \x20 muretai identity list --json")]
     List,
-    /// Show the name, the DID and the public keys of the agent that acts
+    /// Show the name, the DID and the public keys of an agent
     #[command(after_help = "Examples:\n\
 \x20 muretai identity show\n\
-\x20 muretai --as north identity show --json")]
-    Show,
+\x20 muretai identity show north --json")]
+    Show {
+        /// Name of the agent [default: the one that acts]
+        name: Option<String>,
+    },
     /// Print the 24 words that restore this identity, after a confirmation
     ///
     /// Whoever has the words is this agent. Standard output gets the words and nothing else.
     #[command(after_help = "Examples:\n\
-\x20 muretai --as north identity phrase\n\
-\x20 muretai --as north identity phrase --yes > words.txt")]
+\x20 muretai identity phrase north\n\
+\x20 muretai identity phrase north --yes > words.txt")]
     Phrase {
+        /// Name of the agent [default: the one that acts]
+        name: Option<String>,
         /// Do not ask
         #[arg(short, long)]
         yes: bool,
@@ -57,43 +67,56 @@ struct Identity {
     did: Option<String>,
     path: String,
     encrypted: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     enc_pub: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::List => list(context),
-        Command::Show => show(context),
-        Command::Phrase { yes } => show_phrase(context, *yes),
+        Command::Show { name } => show(context, name.as_deref()),
+        Command::Phrase { name, yes } => show_phrase(context, name.as_deref(), *yes),
     }
 }
 
 fn list(context: &Context) -> Result<Exit, Failure> {
     let home = context.home()?;
-    let agents = home.agents().map_err(|error| Failure::of("cannot list the agents", &error))?;
-    if agents.is_empty() {
-        context.out.note(&format!("no agent in {}; `muretai keygen NAME` makes one", home.root().display()));
+    let failed = |error| Failure::of("cannot list the agents", &error);
+    let mut found: Vec<Identity> = home.agents().map_err(failed)?.iter().map(|dir| look(context, dir)).collect();
+    found.extend(home.keyless().map_err(failed)?.iter().map(keyless));
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    if found.is_empty() {
+        context.next(&format!("no agent in {}; `muretai keygen NAME` makes one", home.root().display()));
     }
-    let width = agents.iter().map(|dir| dir.name.len()).max().unwrap_or_default();
-    let mut exit = Exit::Done;
-    for dir in &agents {
-        let identity = look(context, dir);
-        if identity.error.is_some() {
-            exit = Exit::Failed;
-        }
-        context.out.either(&identity, || {
+    let width = found.iter().map(|identity| identity.name.len()).max().unwrap_or_default();
+    for identity in &found {
+        context.out.either(identity, || {
             let shown = match (&identity.did, &identity.error) {
                 (Some(did), _) => did.clone(),
-                (None, Some(error)) => format!("unusable: {error}"),
+                (None, Some(error)) => format!("unusable: {}", one_line(error, MAX_SHOWN_CHARS)),
                 (None, None) => "encrypted, no passphrase given".to_owned(),
             };
             format!("{:width$}  {shown}", identity.name)
         })?;
     }
-    Ok(exit)
+    let unusable: Vec<&str> = found.iter().filter(|one| one.error.is_some()).map(|one| one.name.as_str()).collect();
+    if unusable.is_empty() {
+        return Ok(Exit::Done);
+    }
+    Err(Failure::failed(format!("the key of {} cannot be used", unusable.join(", ")))
+        .hint("`muretai doctor` says what to do about it"))
+}
+
+/// An agent whose key is gone.
+fn keyless(dir: &AgentDir) -> Identity {
+    Identity {
+        name: dir.name.clone(),
+        did: None,
+        path: dir.path.display().to_string(),
+        encrypted: false,
+        enc_pub: None,
+        error: Some("there is a database and no key".to_owned()),
+    }
 }
 
 /// What can be said of an agent without asking anybody anything.
@@ -101,26 +124,26 @@ fn look(context: &Context, dir: &AgentDir) -> Identity {
     let encrypted = keyfile::is_encrypted(dir);
     let is_locked = matches!(encrypted, Ok(true)) && context.passphrase_source().is_none();
     let seed = match (&encrypted, is_locked) {
-        (Err(error), _) => Err(error.to_string()),
+        (Err(error), _) => Err(output::in_one_line(&Failure::of("the key file cannot be used", error))),
         (_, true) => Ok(None),
-        (_, false) => context.unlock(dir).map(Some).map_err(|failure| failure.message),
+        (_, false) => context.unlock(dir).map(Some).map_err(|failure| output::in_one_line(&failure)),
     };
-    let (did, error) = match seed {
-        Ok(seed) => (seed.map(|seed| SigningKey::from_seed(&seed).did().to_string()), None),
+    let (seed, error) = match seed {
+        Ok(seed) => (seed, None),
         Err(error) => (None, Some(error)),
     };
     Identity {
         name: dir.name.clone(),
-        did,
+        did: seed.as_ref().map(|seed| SigningKey::from_seed(seed).did().to_string()),
         path: dir.path.display().to_string(),
         encrypted: encrypted.unwrap_or_default(),
-        enc_pub: None,
+        enc_pub: seed.as_ref().map(|seed| SealingKey::from_seed(seed).enc_pub()),
         error,
     }
 }
 
-fn show(context: &Context) -> Result<Exit, Failure> {
-    let dir = context.agent_dir()?;
+fn show(context: &Context, name: Option<&str>) -> Result<Exit, Failure> {
+    let dir = context.agent_dir_named(name)?;
     let encrypted = keyfile::is_encrypted(&dir).map_err(|error| Failure::of("cannot read the identity", &error))?;
     let seed = context.unlock(&dir)?;
     let did = SigningKey::from_seed(&seed).did().to_string();
@@ -142,8 +165,8 @@ fn show(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn show_phrase(context: &Context, yes: bool) -> Result<Exit, Failure> {
-    let dir = context.agent_dir()?;
+fn show_phrase(context: &Context, name: Option<&str>, yes: bool) -> Result<Exit, Failure> {
+    let dir = context.agent_dir_named(name)?;
     let question = format!("Whoever sees these words can be `{}` for ever. Show them?", dir.name);
     context.out.confirm(&question, yes)?;
     let seed = context.unlock(&dir)?;

@@ -93,6 +93,10 @@ struct MessageJson<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if args.follow && args.since.is_some() && args.limit.is_some_and(|limit| limit > 0) {
+        return Err(Failure::usage("--limit would leave a gap between --since and what --follow prints")
+            .hint("leave out --limit, or --since"));
+    }
     context::block_on(async {
         let agent = context.open(context.timeout(None)?).await?;
         let done = Inbox { context, args, agent: &agent }.show().await;
@@ -112,10 +116,6 @@ impl Inbox<'_> {
         let query = self.query().await?;
         if !self.args.follow {
             return self.once(query).await;
-        }
-        if query.limit.is_some() && query.after_seq.is_some() {
-            return Err(Failure::usage("--limit would leave a gap between --since and what --follow prints")
-                .hint("leave out --limit, or --since"));
         }
         let mut signals = Signals::catch()?;
         tokio::select! {

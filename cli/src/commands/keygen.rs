@@ -26,12 +26,12 @@ const DEFAULT_NAME: &str = "default";
 \x20 muretai keygen north\n\
 \x20 muretai keygen north --restore < words.txt")]
 pub(crate) struct Args {
-    /// Name of the new agent: letters, digits, `-`, `_` and `.`
+    /// Name of the new agent: 1 to 64 letters, digits, `-`, `_` and `.`
     name: Option<String>,
-    /// Restore from 24 words on standard input, or from a hidden prompt on a terminal
+    /// Restore from 24 words on standard input, numbered or not, or from a hidden prompt on a terminal
     #[arg(long)]
     restore: bool,
-    /// Encrypt the key file with a passphrase, asked for twice (or from --passphrase-file, --passphrase-fd)
+    /// Encrypt the key file with a passphrase that is asked for twice; --passphrase-file and --passphrase-fd encrypt too
     #[arg(long)]
     passphrase: bool,
     /// `-`: the words come from standard input
@@ -114,13 +114,28 @@ fn report(context: &Context, args: &Args, dir: &AgentDir, seed: &Seed, encrypted
     let path = dir.key_file().display().to_string();
     let did = key.did().as_str();
     let made = Made { name: &dir.name, did, path: path.clone(), encrypted, restored: args.restore };
-    context.out.either(&made, || format!("name  {}\ndid   {did}\nkey   {path}", dir.name))?;
-    let name = &dir.name;
-    context.out.note(&format!("\nnext: `muretai --as {name} serve` makes it reachable"));
+    let lock = if encrypted { " (encrypted)" } else { "" };
+    context.out.either(&made, || format!("name  {}\ndid   {did}\nkey   {path}{lock}", dir.name))?;
+    if let Some(twin) = twin(context, dir, did) {
+        context
+            .out
+            .warn(&format!("`{twin}` in this home is the same identity: what one receives, the other does not see"));
+    }
+    let serve = context.command_of(&dir.name, "serve");
+    context.out.note(&format!("\nnext: {serve} makes it reachable"));
     if !args.restore {
-        context.out.note(&format!(
-            "      `muretai --as {name} identity phrase` shows the 24 words that restore it: write them down"
-        ));
+        let words = context.command_of(&dir.name, "identity phrase");
+        context.out.note(&format!("      {words} shows the 24 words that restore it: write them down"));
     }
     Ok(())
+}
+
+/// Another agent of this home that has the same key, as far as keys can be read without a passphrase.
+fn twin(context: &Context, dir: &AgentDir, did: &str) -> Option<String> {
+    let agents = context.home().ok()?.agents().ok()?;
+    let others = agents.into_iter().filter(|other| other.name != dir.name);
+    let is_same = |other: &AgentDir| {
+        keyfile::read(other, None).is_ok_and(|seed| SigningKey::from_seed(&seed).did().as_str() == did)
+    };
+    others.into_iter().find(is_same).map(|other| other.name)
 }

@@ -63,9 +63,11 @@ fn write(folder: &Path, command: &mut Command, files: &mut Vec<String>) -> Resul
 fn page(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let name = command.get_bin_name().unwrap_or("muretai").to_owned();
     let usage = command.render_usage().to_string();
-    let synopsis = usage.trim_start_matches("Usage:").trim().trim_start_matches(&name).trim().to_owned();
+    let synopsis = usage.trim_start_matches("Usage:").trim().to_owned();
     let mut bytes = Vec::new();
-    let rendered = Man::new(command.clone().override_usage(synopsis)).title(name.replace(' ', "-")).render(&mut bytes);
-    rendered.map_err(|error| Failure::io("cannot write the manual page", &error))?;
+    let page = Man::new(command.clone().override_usage(synopsis))
+        .title(name.replace(' ', "-"))
+        .source(format!("muretai {}", env!("CARGO_PKG_VERSION")));
+    page.render(&mut bytes).map_err(|error| Failure::io("cannot write the manual page", &error))?;
     Ok(bytes)
 }

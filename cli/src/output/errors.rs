@@ -45,6 +45,15 @@ fn without_echoes(message: &str, causes: Vec<String>) -> Vec<String> {
     told
 }
 
+/// The message and its causes as one sentence, as they are.
+pub(crate) fn in_one_line(failure: &Failure) -> String {
+    let mut told = failure.message.clone();
+    for cause in causes(failure) {
+        told.push_str(&format!(": {cause}"));
+    }
+    told
+}
+
 /// The same as an object whose members are always there.
 pub(super) fn json(failure: &Failure) -> Value {
     let refusal = failure.refusal.as_deref();

@@ -41,9 +41,9 @@ pub(super) async fn play(stage: &Stage, home: &Home, url: &str, south: &str) -> 
     let asked = Asked { addressed: &south, me: key.did(), message_id: &id, context_id: None };
 
     let first = post(stage, url, &request, &asked).await?;
-    first.expect(0, "a signed reply", |told| told.stdout.contains("PAY THE BILL"))?;
+    first.expect_answer("a signed reply", |told| told.stdout.contains("PAY THE BILL"))?;
     let second = post(stage, url, &request, &asked).await?;
-    second.expect(3, "the refusal -32002", |told| told.stdout.contains("-32002"))
+    second.expect_answer("the refusal -32002", |told| told.stdout.contains("-32002"))
 }
 
 fn north(home: &Home) -> Result<SigningKey, Failure> {
@@ -55,27 +55,26 @@ fn north(home: &Home) -> Result<SigningKey, Failure> {
 
 async fn post(stage: &Stage, url: &str, request: &Bytes, asked: &Asked<'_>) -> Result<Told, Failure> {
     let address = card::post_address(url);
-    let command = format!("POST {address}  # the signed request, {} bytes", request.len());
-    stage.show_command(&command)?;
+    let sent = format!("The signed request, {} bytes, goes to {address}:", request.len());
+    stage.say(&sent)?;
     let answer = HttpTransport::client(TIMEOUTS).post(&address, request.clone(), &[], Policy::Owner).await;
     let answer = answer.map_err(|error| Failure::io("the tour cannot post a request", &error))?;
-    let (exit, stdout) = judged(&answer, asked);
-    let told = Told { command, exit, stdout, stderr: String::new() };
+    let told = Told::of_request(format!("POST {address}"), judged(&answer, asked));
     stage.show(&told)?;
     Ok(told)
 }
 
-/// What `send` would say about this answer: its exit code, and the verified text or the refusal.
-fn judged(answer: &Fetched, asked: &Asked<'_>) -> (i32, String) {
+/// What `send` would say about this answer: the verified text, or the refusal.
+fn judged(answer: &Fetched, asked: &Asked<'_>) -> String {
     match rpc::parse_answer(&answer.body) {
         Ok(Answer::Result(reply)) => match message::verify_reply(reply, asked, agent::now()) {
-            Ok(reply) => (0, format!("signed reply, verified: {}\n", people::shown(&reply.message().text))),
-            Err(error) => (5, format!("{error}\n")),
+            Ok(reply) => format!("signed reply, verified: {}\n", people::shown(&reply.message().text)),
+            Err(error) => format!("{error}\n"),
         },
         Ok(Answer::Error { code, message, data }) => {
             let data = data.map(|data| data.to_json()).unwrap_or_default();
-            (3, format!("error {code} {} {}\n", people::shown(&message), people::shown(&data)))
+            format!("refused: {code} {} {}\n", people::shown(&message), people::shown(&data))
         }
-        Err(error) => (5, format!("HTTP {}: {error}\n", answer.status)),
+        Err(error) => format!("HTTP {}: {error}\n", answer.status),
     }
 }

@@ -23,6 +23,8 @@ use crate::{
 
 /// How long one command may take; none needs more than a fraction of it.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// What the answering command of the tour needs.
+const NEEDED: [&str; 2] = ["sh", "tr"];
 /// How long the service may take to finish after SIGTERM before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -37,21 +39,38 @@ pub(super) struct Stage {
 /// What a command told.
 #[derive(Debug, Serialize)]
 pub(super) struct Told {
-    pub(super) command: String,
-    pub(super) exit: i32,
+    /// What was typed; `null` for a request that the tour put on the wire itself.
+    pub(super) command: Option<String>,
+    /// What was put on the wire; `null` for a command.
+    pub(super) request: Option<String>,
+    /// How the command ended; `null` for a request.
+    pub(super) exit: Option<i32>,
     pub(super) stdout: String,
     pub(super) stderr: String,
 }
 
 impl Told {
+    fn of_command(command: String, exit: i32, stdout: String, stderr: String) -> Told {
+        Told { command: Some(command), request: None, exit: Some(exit), stdout, stderr }
+    }
+    /// A request and what came back.
+    pub(super) fn of_request(request: String, answer: String) -> Told {
+        Told { command: None, request: Some(request), exit: None, stdout: answer, stderr: String::new() }
+    }
     /// Ends the tour unless the command ended and told as it should.
     pub(super) fn expect(&self, exit: i32, what: &str, is_right: impl FnOnce(&Told) -> bool) -> Result<(), Failure> {
-        if self.exit == exit && is_right(self) {
-            return Ok(());
+        match self.exit {
+            Some(ended) if ended != exit => Err(self.broke(&format!("exit {ended}, not {exit} with {what}"))),
+            _ => self.expect_answer(what, is_right),
         }
-        let told = format!("exit {}, not {exit} with {what}", self.exit);
-        Err(Failure::failed(format!("the tour broke at `{}`: {told}", self.command))
-            .hint("please report this with the output above"))
+    }
+    /// Ends the tour unless what came back is right.
+    pub(super) fn expect_answer(&self, what: &str, is_right: impl FnOnce(&Told) -> bool) -> Result<(), Failure> {
+        if is_right(self) { Ok(()) } else { Err(self.broke(&format!("it did not show {what}"))) }
+    }
+    fn broke(&self, why: &str) -> Failure {
+        let step = self.command.as_ref().or(self.request.as_ref()).map_or("", String::as_str);
+        Failure::failed(format!("the tour broke at `{step}`: {why}")).hint("please report this with the output above")
     }
 }
 
@@ -59,6 +78,10 @@ impl Stage {
     /// Makes the temporary home.
     pub(super) fn set(out: Output) -> Result<Stage, Failure> {
         let attempt = "cannot set up the tour";
+        if let Some(missing) = NEEDED.into_iter().find(|program| !is_on_path(program)) {
+            let message = format!("{attempt}: the command `{missing}`, which answers in it, is not on the PATH");
+            return Err(Failure::failed(message).hint("add its folder, often /usr/bin, to PATH"));
+        }
         let program = std::env::current_exe().map_err(|error| Failure::io(attempt, &error))?;
         let home = tempfile::Builder::new().prefix("muretai-tour-").tempdir();
         Ok(Stage { out, program, home: home.map_err(|error| Failure::io(attempt, &error))?, service: None })
@@ -80,12 +103,9 @@ impl Stage {
         let output = ended
             .map_err(|_| Failure::failed(format!("{attempt}: it took longer than {} s", STEP_TIMEOUT.as_secs())))?
             .map_err(|error| Failure::io(attempt, &error))?;
-        let told = Told {
-            command,
-            exit: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let exit = output.status.code().unwrap_or(-1);
+        let told = Told::of_command(command, exit, text(&output.stdout), text(&output.stderr));
         self.show(&told)?;
         Ok(told)
     }
@@ -108,7 +128,7 @@ impl Stage {
         let first = tokio::time::timeout(STEP_TIMEOUT, BufReader::new(stdout).lines().next_line()).await;
         match first {
             Ok(Ok(Some(url))) => {
-                let told = Told { command, exit: 0, stdout: format!("{url}\n"), stderr: String::new() };
+                let told = Told::of_command(command, 0, format!("{url}\n"), String::new());
                 self.show(&told)?;
                 Ok(url)
             }
@@ -130,7 +150,7 @@ impl Stage {
             Ok(Ok(status)) => status.code().unwrap_or(-1),
             _ => -1,
         };
-        let told = Told { command, exit, stdout: String::new(), stderr: String::new() };
+        let told = Told::of_command(command, exit, String::new(), String::new());
         self.show(&told)?;
         told.expect(0, "a graceful end", |_| true)
     }
@@ -143,6 +163,10 @@ impl Stage {
         self.home.close().map_err(|error| Failure::io("cannot remove the home of the tour", &error))
     }
 
+    /// Says what is done without a command.
+    pub(super) fn say(&self, text: &str) -> Result<(), Failure> {
+        if self.out.is_json { Ok(()) } else { self.out.text(text) }
+    }
     /// Shows what is done next.
     pub(super) fn show_command(&self, command: &str) -> Result<(), Failure> {
         if self.out.is_json { Ok(()) } else { self.out.text(&paint(STRONG, &format!("$ {command}"))) }
@@ -156,8 +180,8 @@ impl Stage {
         for line in told.stderr.trim().lines() {
             shown.push_str(&format!("{}{}", if shown.is_empty() { "" } else { "\n" }, paint(DIM, line)));
         }
-        if told.exit != 0 {
-            shown.push_str(&format!("\n{}", paint(DIM, &format!("(exit {})", told.exit))));
+        if let Some(exit) = told.exit.filter(|exit| *exit != 0) {
+            shown.push_str(&format!("\n{}", paint(DIM, &format!("(exit {exit})"))));
         }
         if shown.is_empty() { Ok(()) } else { self.out.text(&shown) }
     }
@@ -188,6 +212,12 @@ fn terminate(child: &mut Child, pid: u32) -> Result<(), Failure> {
         let _ = pid;
         child.start_kill().map_err(|error| Failure::io("cannot stop the service of the tour", &error))
     }
+}
+
+/// Whether the shell would find a program. Without a PATH it looks in places of its own.
+fn is_on_path(program: &str) -> bool {
+    let Some(path) = env::value(env::PATH) else { return true };
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// A command line as a person would type it.
