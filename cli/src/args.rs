@@ -45,7 +45,7 @@ pub(crate) struct Globals {
     /// Agent that acts; with one agent none is needed [env: MURETAI_AS]
     #[arg(long = "as", global = true, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Print one JSON object per result, and errors as one JSON line on stderr
+    /// Print one JSON object per result; errors, warnings and logs are JSON lines on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Print no notes, warnings, progress and logs

@@ -246,8 +246,9 @@ impl Doctor {
     /// Whether a peer is there, as the agent that acts sees it.
     pub(super) fn peer(&mut self, context: &Context, target: &str, args: &Args) -> Result<(), Failure> {
         let allow_private = context.allow_private(args.allow_private)?;
+        let timeout = context.timeout(args.timeout)?;
         context::block_on(async {
-            let agent = match context.open(args.timeout).await {
+            let agent = match context.open(timeout).await {
                 Ok(agent) => agent,
                 Err(failure) => {
                     self.failure("peer", failure);
@@ -255,10 +256,10 @@ impl Doctor {
                 }
             };
             let what = format!("fetching the card of {}", people::shown(target));
-            let fetching = tokio::time::timeout(args.timeout, agent.card_of(target, allow_private));
+            let fetching = tokio::time::timeout(timeout, agent.card_of(target, allow_private));
             match progress::watch(&context.out, what, fetching).await {
                 Err(_) => {
-                    let detail = format!("{target} gave no card within {} s", args.timeout.as_secs_f32());
+                    let detail = format!("{target} gave no card within {} s", timeout.as_secs_f32());
                     self.note("peer", Status::Failed, detail, Some(LOOK_AGAIN.to_owned()));
                 }
                 Ok(Ok(card)) => self.card(target, card),
