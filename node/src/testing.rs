@@ -121,6 +121,7 @@ impl Fake {
                     Act::Drop => {}
                     Act::Silence => open.push(stream),
                     Act::Answer(status, head, body) => {
+                        let body = body.replacen(SAME_ID, &request_id(&request), 1);
                         let length = body.len();
                         let text = format!(
                             "HTTP/1.1 {status} X\r\n{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
@@ -244,19 +245,29 @@ impl ReplyDraft {
     }
 }
 
-/// A JSON-RPC result.
+/// Stands for the id of the request that is answered; [`Fake`] puts it in.
+const SAME_ID: &str = r#""the request's id""#;
+
+/// The id of a JSON-RPC request, as JSON.
+fn request_id(request: &Seen) -> String {
+    let frame = json::parse(&request.body).ok();
+    frame.and_then(|frame| frame.member("id").map(Value::to_json)).unwrap_or_else(|| "null".to_owned())
+}
+
+/// A JSON-RPC result, under the id of the request.
 pub(crate) fn result(value: &Value) -> Act {
     let mut frame = Object::new();
     frame.insert("jsonrpc".to_owned(), "2.0".into());
-    frame.insert("id".to_owned(), "1".into());
+    frame.insert("id".to_owned(), "the request's id".into());
     frame.insert("result".to_owned(), value.clone());
     Act::json(&frame.into())
 }
 
-/// A JSON-RPC error; `data` is JSON text.
+/// A JSON-RPC error, under the id of the request; `data` is JSON text.
 pub(crate) fn refusal(code: i64, message: &str, data: &str) -> Act {
     let message = Value::from(message).to_json();
-    let text = format!(r#"{{"jsonrpc":"2.0","id":"1","error":{{"code":{code},"message":{message},"data":{data}}}}}"#);
+    let error = format!(r#"{{"code":{code},"message":{message},"data":{data}}}"#);
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{SAME_ID},"error":{error}}}"#);
     Act::Answer(200, "Content-Type: application/json\r\n", text)
 }
 

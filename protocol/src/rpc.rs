@@ -251,15 +251,22 @@ pub struct NotAnAnswer;
 /// Reads a response body, which the caller has bounded.
 ///
 /// An `error` that is there wins over a `result`. Its code must be an integer; all else about it is optional.
-pub fn parse_answer(body: &[u8]) -> Result<Answer, NotAnAnswer> {
+///
+/// # Errors
+/// [`NotAnAnswer`] also when `id` is not the one of the request: then this answers something else. Only an error may
+/// carry `null` instead, which is how a peer says that it could not read the request's id (row b, 400).
+pub fn parse_answer(body: &[u8], id: &str) -> Result<Answer, NotAnAnswer> {
     let Ok(Value::Object(mut members)) = json::parse(body) else { return Err(NotAnAnswer) };
     if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(NotAnAnswer);
     }
+    let answered = members.get("id");
+    let is_ours = answered.and_then(Value::as_str) == Some(id);
+    let is_null = answered.is_some_and(Value::is_null);
     let mut error = match members.remove("error") {
-        None | Some(Value::Null) => return members.remove("result").map(Answer::Result).ok_or(NotAnAnswer),
-        Some(Value::Object(error)) => error,
-        Some(_) => return Err(NotAnAnswer),
+        None | Some(Value::Null) if is_ours => return members.remove("result").map(Answer::Result).ok_or(NotAnAnswer),
+        Some(Value::Object(error)) if is_ours || is_null => error,
+        _ => return Err(NotAnAnswer),
     };
     let Some(Value::Number(code)) = error.get("code") else { return Err(NotAnAnswer) };
     Ok(Answer::Error {
@@ -344,11 +351,12 @@ mod tests {
 
     #[test]
     fn reads_results_and_errors_of_foreign_nodes() {
-        let answer = |body: &str| parse_answer(body.as_bytes());
-        assert_eq!(answer(&result(&Id::NULL, &json!([1]))), Ok(Answer::Result(json!([1]))));
-        assert_eq!(answer(r#"{"jsonrpc":"2.0","result":null}"#), Ok(Answer::Result(Value::Null)));
-        assert_eq!(answer(r#"{"jsonrpc":"2.0","result":1,"error":null}"#), Ok(Answer::Result(json!(1))));
-        let error = answer(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32099.0,"data":"why"},"result":{}}"#).unwrap();
+        let answer = |body: &str| parse_answer(body.as_bytes(), "m1");
+        assert_eq!(answer(r#"{"jsonrpc":"2.0","id":"m1","result":[1]}"#), Ok(Answer::Result(json!([1]))));
+        assert_eq!(answer(r#"{"jsonrpc":"2.0","id":"m1","result":null}"#), Ok(Answer::Result(Value::Null)));
+        assert_eq!(answer(r#"{"jsonrpc":"2.0","id":"m1","result":1,"error":null}"#), Ok(Answer::Result(json!(1))));
+        let error =
+            answer(r#"{"jsonrpc":"2.0","id":"m1","error":{"code":-32099.0,"data":"why"},"result":{}}"#).unwrap();
         assert!(matches!(&error, Answer::Error { code: -32099, message, .. } if message.is_empty()));
         assert_eq!(error.detail(), Some("why"));
         let ours = answer(&super::error(&Id::NULL, &Refusal::new(Code::RateLimited, "later"))).unwrap();
@@ -358,11 +366,18 @@ mod tests {
             "<html>",
             "[]",
             "{}",
-            r#"{"result":1}"#,
-            r#"{"jsonrpc":"2.0"}"#,
-            r#"{"jsonrpc":"2.0","error":"no"}"#,
-            r#"{"jsonrpc":"2.0","error":{"code":"x"}}"#,
-            r#"{"jsonrpc":"2.0","error":{"message":"x"}}"#,
+            r#"{"id":"m1","result":1}"#,
+            r#"{"jsonrpc":"2.0","id":"m1"}"#,
+            r#"{"jsonrpc":"2.0","id":"m1","error":"no"}"#,
+            r#"{"jsonrpc":"2.0","id":"m1","error":{"code":"x"}}"#,
+            r#"{"jsonrpc":"2.0","id":"m1","error":{"message":"x"}}"#,
+            // These answer another request.
+            r#"{"jsonrpc":"2.0","result":1}"#,
+            r#"{"jsonrpc":"2.0","id":null,"result":1}"#,
+            r#"{"jsonrpc":"2.0","id":"m2","result":1}"#,
+            r#"{"jsonrpc":"2.0","id":["m1"],"result":1}"#,
+            r#"{"jsonrpc":"2.0","id":"m2","error":{"code":-32010}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32010}}"#,
         ] {
             assert_eq!(answer(other), Err(NotAnAnswer), "{other}");
         }

@@ -137,7 +137,8 @@ fn print(context: &Context, sent: &Sent) -> Result<(), Failure> {
         Some(reply) => print_reply(context, &to, reply),
         None => {
             context.out.note(match sent.status {
-                SentStatus::Duplicate => "delivered by an earlier attempt; its reply is not known",
+                SentStatus::Duplicate if sent.attempts > 1 => "delivered by an earlier attempt; its reply is not known",
+                SentStatus::Duplicate => "the peer says it had this message already; there is no reply",
                 SentStatus::Answered | SentStatus::Accepted => "delivered; there is no reply",
             });
             Ok(())

@@ -154,9 +154,10 @@ impl Agent {
         let url = urls::post_address(base);
         for attempt in 1.. {
             // Signed anew each time: a repeated id would be answered as a duplicate, and not with the result.
-            let body = Bytes::from(self.claim_body(invite));
+            let (id, body) = self.claim_body(invite);
+            let body = Bytes::from(body);
             let error = match timeout_at(deadline, self.inner.http.post(&url, body, &[], policy)).await {
-                Ok(Ok(fetched)) => return accepted(&fetched, invite, url),
+                Ok(Ok(fetched)) => return accepted(&fetched, &id, invite, url),
                 Ok(Err(source)) => source,
                 Err(_) => return Err(ClaimError::TimedOut { url, after: request.timeout }),
             };
@@ -170,7 +171,8 @@ impl Agent {
         unreachable!("the last attempt returns")
     }
 
-    fn claim_body(&self, invite: &Invite) -> String {
+    /// The id of a fresh request, and its bytes.
+    fn claim_body(&self, invite: &Invite) -> (String, String) {
         let message_id = MessageId::from_random(random());
         let draft = Draft {
             role: Role::User,
@@ -189,7 +191,9 @@ impl Agent {
         if let Some(url) = self.served_url() {
             params.insert("url".to_owned(), url.into());
         }
-        rpc::request(message_id.as_str(), METHOD, &params.into())
+        let id = message_id.as_str().to_owned();
+        let body = rpc::request(&id, METHOD, &params.into());
+        (id, body)
     }
 
     async fn connect(
@@ -249,17 +253,16 @@ fn link_policy(url: &str, allow_private: bool) -> Policy {
     if host.parse::<std::net::IpAddr>().is_ok() { Policy::Peer } else { Policy::Public }
 }
 
-/// Reads the inviter's answer. Its result is not signed; a name in it that is not the inviter's is a wrong address.
-fn accepted(fetched: &Fetched, invite: &Invite, url: String) -> Result<(), ClaimError> {
-    match answer::sort(fetched) {
+/// Reads the inviter's answer. Its result is not signed, so it must at least say what 5.2 has it say: `ok`, and the
+/// inviter's DID. Another DID is a wrong address; anything else is no acceptance.
+fn accepted(fetched: &Fetched, id: &str, invite: &Invite, url: String) -> Result<(), ClaimError> {
+    match answer::sort(fetched, id) {
         Response::Result(result) => match result.member("did").and_then(Value::as_str) {
             Some(found) if found != invite.did.as_str() => {
                 Err(ClaimError::OtherDid { url, found: one_line(found, 200) })
             }
-            _ if result.as_object().is_none() => {
-                Err(ClaimError::NotAnAnswer { url, status: fetched.status, retry_after: None })
-            }
-            _ => Ok(()),
+            Some(_) if result.member("ok").and_then(Value::as_bool) == Some(true) => Ok(()),
+            _ => Err(ClaimError::NotAccepted { url }),
         },
         Response::Refusal(refusal) if refusal.code == Code::IntroductionInvalid.number() => {
             Err(ClaimError::NotValid { code: Some(refusal.code), url })

@@ -141,6 +141,12 @@ pub enum ClaimError {
         /// Who it says it is, made safe.
         found: String,
     },
+    /// An answer that is neither a refusal nor the acceptance of a claim.
+    #[error("{url} does not say that the invite was accepted")]
+    NotAccepted {
+        /// What was dialled.
+        url: String,
+    },
     /// The owner blocked the inviter.
     #[error("{0} is blocked here")]
     Blocked(String),
@@ -207,6 +213,7 @@ impl ClaimError {
             ClaimError::NotValid { .. } | ClaimError::NotAnInvite { .. } => "an invite works once; ask for a new one",
             ClaimError::NoAddress => "ask for a new one that is made while the inviter's agent is served",
             ClaimError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
+            ClaimError::NotAccepted { .. } => "nothing was kept; ask the inviter what its agent says",
             ClaimError::OtherDid { .. } => "nothing was kept; ask the inviter which address is right",
             ClaimError::Blocked(_) => "`muretai contacts block --off NAME` lets it in again",
             ClaimError::NameTaken(_) => "choose another name, or rename the other contact",

@@ -240,7 +240,8 @@ async fn a_spent_link_still_leads_its_own_claimer_home() {
 async fn refusals_and_false_inviters_leave_no_contact() {
     type Answer = fn(&Seen, usize) -> Act;
     type Check = fn(&ClaimError) -> bool;
-    let cases: [(Answer, Check, Fault); 6] = [
+    let not_accepted: Check = |e| matches!(e, ClaimError::NotAccepted { .. });
+    let cases: [(Answer, Check, Fault); 11] = [
         (
             |_, _| refusal(-32011, "Introduction invalid or revoked", "null"),
             |e| matches!(e, ClaimError::NotValid { code: Some(-32011), .. }),
@@ -254,7 +255,30 @@ async fn refusals_and_false_inviters_leave_no_contact() {
         (|_, _| welcome(&key(3)), |e| matches!(e, ClaimError::OtherDid { .. }), Fault::Unverified),
         (|_, _| Act::html(), |e| matches!(e, ClaimError::NotAnAnswer { .. }), Fault::Unreachable),
         (|_, _| Act::status(500), |e| matches!(e, ClaimError::NotAnAnswer { .. }), Fault::Unreachable),
-        (|_, _| result(&"ok".into()), |e| matches!(e, ClaimError::NotAnAnswer { .. }), Fault::Unreachable),
+        (|_, _| result(&"ok".into()), not_accepted, Fault::Failed),
+        (|_, _| result(&muretai_protocol::json!({})), not_accepted, Fault::Failed),
+        (|_, _| result(&muretai_protocol::json!({"ok": true})), not_accepted, Fault::Failed),
+        (
+            |_, _| result(&muretai_protocol::json!({"ok": false, "did": (key(2).did().as_str())})),
+            not_accepted,
+            Fault::Failed,
+        ),
+        (
+            |_, _| result(&muretai_protocol::json!({"ok": 1, "did": (key(2).did().as_str())})),
+            not_accepted,
+            Fault::Failed,
+        ),
+        (
+            |_, _| {
+                Act::Answer(
+                    200,
+                    "",
+                    format!(r#"{{"jsonrpc":"2.0","id":"x","result":{{"ok":true,"did":"{}"}}}}"#, key(2).did()),
+                )
+            },
+            |e| matches!(e, ClaimError::NotAnAnswer { .. }),
+            Fault::Unreachable,
+        ),
     ];
     for (answer, check, fault) in cases {
         let north = agent("north").await;

@@ -48,19 +48,19 @@ pub(crate) enum Response {
 }
 
 /// Sorts a response. Verdicts come with status 200, or with 400 for what is no request at all; with 429 and 503 the
-/// status is the answer, whatever the body.
-pub(crate) fn sort(fetched: &Fetched) -> Response {
+/// status is the answer, whatever the body. `id` is that of the request.
+pub(crate) fn sort(fetched: &Fetched, id: &str) -> Response {
     let status = Response::Status { status: fetched.status, retry_after: fetched.retry_after };
     if matches!(fetched.status, 429 | 503) {
         return status;
     }
-    match rpc::parse_answer(&fetched.body) {
+    match rpc::parse_answer(&fetched.body, id) {
         Ok(Answer::Error { code, message, data }) => Response::Refusal(refusal(code, &message, data)),
         Ok(Answer::Result(result)) if fetched.status == 200 => Response::Result(result),
         _ if fetched.status != 200 => status,
         _ if is_web_page(fetched) => Response::NotAnAnswer("a web page"),
         _ if fetched.body.is_empty() => Response::NotAnAnswer("empty"),
-        _ => Response::NotAnAnswer("something else"),
+        _ => Response::NotAnAnswer("no JSON-RPC answer to this request"),
     }
 }
 

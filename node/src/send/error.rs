@@ -112,7 +112,7 @@ pub enum SendError {
         message_id: String,
     },
     /// Something answered, and it is no agent.
-    #[error("what {url} answered is {what}, not a JSON-RPC response")]
+    #[error("what {url} answered is {what}")]
     NotAnAnswer {
         /// What was dialled.
         url: String,

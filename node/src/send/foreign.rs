@@ -105,7 +105,7 @@ impl Call<'_> {
         let response = self.post().await?;
         let url = self.interface.url.clone();
         let message_id = self.message_id.clone();
-        match answer::sort(&response) {
+        match answer::sort(&response, &self.message_id) {
             Response::Refusal(refusal) => Ok(Err(refusal)),
             Response::Status { status, retry_after } => {
                 Err(SendError::HttpStatus { url, status, retry_after, message_id })

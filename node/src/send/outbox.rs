@@ -90,7 +90,8 @@ pub enum SentStatus {
     Answered,
     /// The peer has it and will answer later, or not (`auto`, `status`).
     Accepted,
-    /// The peer said that it had it already (`duplicate:true`): delivered by an earlier attempt.
+    /// The peer said that it had it already (`duplicate:true`): delivered by an earlier attempt when there was one,
+    /// and otherwise as it says.
     Duplicate,
 }
 
@@ -275,7 +276,7 @@ impl<'a> Delivery<'a> {
     async fn attempt(&mut self) -> Result<Sent, Setback> {
         self.attempts += 1;
         let response = self.post().await?;
-        match answer::sort(&response) {
+        match answer::sort(&response, self.message_id.as_str()) {
             Response::Result(result) => self.accept(result).await,
             Response::Refusal(refusal) if refusal.is_duplicate() => self.conclude(SentStatus::Duplicate, None).await,
             Response::Refusal(refusal) => Err(self.refused(refusal)),

@@ -1,6 +1,6 @@
 //! Checking a reply before anything of it is shown (3.5).
-use super::{EnvelopeError, Message, MessageId, ShapeError, SignatureError, Stale, Verified};
-use crate::{Did, UnixSeconds, json::Value, text};
+use super::{EnvelopeError, Message, MessageId, Role, ShapeError, SignatureError, Stale, Verified};
+use crate::{Did, UnixSeconds, json::Value, limits::MAX_TEXT_BYTES, text};
 
 /// What a caller checks a reply against (3.5).
 #[derive(Debug, Clone)]
@@ -22,6 +22,18 @@ pub enum ReplyError {
     /// It has not the shape of a message.
     #[error("the reply is not a message")]
     NotAMessage(#[source] ShapeError),
+    /// Its role is not `agent`: it is a request, or says nothing of what it is.
+    #[error("the reply does not say that an agent answers: its role is not \"agent\"")]
+    NotAnAnswer,
+    /// It carries the id of the message that it is to answer.
+    #[error("the reply has the id of the message that was sent")]
+    SameId,
+    /// More text than a message may carry.
+    #[error("the reply's text is {bytes} bytes, the limit is {MAX_TEXT_BYTES}")]
+    TextTooLong {
+        /// Its size in UTF-8.
+        bytes: usize,
+    },
     /// It has no envelope, or half of one.
     #[error("the reply is not signed")]
     NotSigned(#[source] EnvelopeError),
@@ -55,9 +67,21 @@ pub enum ReplyError {
     OtherReplyTo,
 }
 
-/// Verifies a reply before anything of it is shown.
+/// Verifies a reply before anything of it is shown. What costs nothing is looked at before the signature.
+///
+/// # Errors
+/// The first of [`ReplyError`] that applies.
 pub fn verify_reply(result: Value, asked: &Asked<'_>, now: UnixSeconds) -> Result<Verified, ReplyError> {
     let reply = Message::from_value(result).map_err(ReplyError::NotAMessage)?;
+    if reply.role != Some(Role::Agent) {
+        return Err(ReplyError::NotAnAnswer);
+    }
+    if reply.message_id == *asked.message_id {
+        return Err(ReplyError::SameId);
+    }
+    if reply.text.len() > MAX_TEXT_BYTES {
+        return Err(ReplyError::TextTooLong { bytes: reply.text.len() });
+    }
     let reply = reply.into_envelope().map_err(ReplyError::NotSigned)?;
     if reply.from != asked.addressed.as_str() {
         return Err(ReplyError::OtherSender { expected: asked.addressed.clone(), found: shown(&reply.from) });
@@ -133,10 +157,27 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_is_no_answer() {
+        let id: &'static MessageId = Box::leak(MessageId::new("m1").unwrap().into());
+        assert_eq!(verdict(reply(|draft| draft.message_id = id)).unwrap_err(), ReplyError::SameId);
+    }
+
+    #[test]
+    fn a_reply_has_no_more_text_than_a_request() {
+        let text = &*"x".repeat(MAX_TEXT_BYTES + 1).leak();
+        let too_long = ReplyError::TextTooLong { bytes: text.len() };
+        assert_eq!(verdict(reply(|draft| draft.text = text)).unwrap_err(), too_long);
+        assert!(verdict(reply(|draft| draft.text = &text[1..])).is_ok());
+    }
+
+    #[test]
     fn each_failure_has_its_name() {
         let error = |result| verdict(result).unwrap_err();
         assert!(matches!(error(json!({"kind": "task"})), ReplyError::NotAMessage(_)));
-        let unsigned = json!({"kind": "message", "messageId": "r1", "parts": []});
+        assert_eq!(error(reply(|draft| draft.role = Role::User)), ReplyError::NotAnAnswer);
+        let roleless = json!({"kind": "message", "messageId": "r1", "parts": []});
+        assert_eq!(error(roleless), ReplyError::NotAnAnswer);
+        let unsigned = json!({"kind": "message", "role": "agent", "messageId": "r1", "parts": []});
         assert_eq!(error(unsigned), ReplyError::NotSigned(EnvelopeError::Unsigned));
 
         let mut other = reply(|_| ());

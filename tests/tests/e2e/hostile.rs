@@ -75,8 +75,13 @@ fn reply(key: &Key, seen: &Seen, change: impl FnOnce(&mut Fields)) -> Value {
     message
 }
 
-fn answer(result: Value) -> Act {
-    Act::json(&json!({"jsonrpc": "2.0", "id": 1, "result": result}))
+/// The id of a request, which its answer carries too.
+fn id_of(seen: &Seen) -> Value {
+    serde_json::from_slice::<Value>(&seen.body).unwrap()["id"].clone()
+}
+
+fn answer(seen: &Seen, result: Value) -> Act {
+    Act::json(&json!({"jsonrpc": "2.0", "id": id_of(seen), "result": result}))
 }
 
 fn send(home: &Home, peer: &Peer) -> Done {
@@ -88,7 +93,7 @@ fn an_honest_peer_is_believed() {
     let home = Home::with_agent("north");
     let key = Key::of(4);
     let did = key.did().to_owned();
-    let peer = peer(Key::of(4), move |seen| answer(reply(&key, seen, |_| {})));
+    let peer = peer(Key::of(4), move |seen| answer(seen, reply(&key, seen, |_| {})));
     let sent = send(&home, &peer).ok().json();
     assert_eq!(sent["reply"]["text"], "SECRET-WORD");
     assert_eq!(sent["reply"]["from"], did);
@@ -111,7 +116,9 @@ fn a_reply_that_does_not_verify_is_not_shown() {
         ("a task", |m| *m = json!({"kind": "task", "id": "1", "status": {"state": "completed"}})),
         ("a string", |m| *m = json!("SECRET-WORD")),
     ];
-    let signed: [(&str, Resign); 4] = [
+    let signed: [(&str, Resign); 6] = [
+        ("a user's words", |f| f.role = "user"),
+        ("too much text", |f| f.text = "SECRET-WORD".repeat(6_000)),
         ("another sender", |f| f.from = Some(Key::of(5).did().to_owned())),
         ("another recipient", |f| f.to = Key::of(6).did().to_owned()),
         ("an old reply", |f| f.timestamp = json!(rpc::now() - 1000)),
@@ -129,16 +136,18 @@ fn a_reply_that_does_not_verify_is_not_shown() {
             Box::new(move |seen| {
                 let mut message = reply(&Key::of(4), seen, |_| {});
                 change(&mut message);
-                answer(message)
+                answer(seen, message)
             }),
         );
     }
     for (what, change) in signed {
-        check(what, Box::new(move |seen| answer(reply(&Key::of(4), seen, change))));
+        check(what, Box::new(move |seen| answer(seen, reply(&Key::of(4), seen, change))));
     }
     check(
         "another key",
-        Box::new(|seen| answer(reply(&Key::of(5), seen, |fields| fields.from = Some(Key::of(4).did().to_owned())))),
+        Box::new(|seen| {
+            answer(seen, reply(&Key::of(5), seen, |fields| fields.from = Some(Key::of(4).did().to_owned())))
+        }),
     );
 }
 
@@ -166,8 +175,8 @@ fn answers_that_are_no_answers_do_not_count_as_delivered() {
 #[test]
 fn a_refusal_is_shown_with_its_code_and_cannot_write_to_the_terminal() {
     let home = Home::with_agent("north");
-    let peer = peer(Key::of(4), |_| {
-        Act::json(&json!({"jsonrpc": "2.0", "id": 1, "error":
+    let peer = peer(Key::of(4), |seen| {
+        Act::json(&json!({"jsonrpc": "2.0", "id": id_of(seen), "error":
             {"code": -32099, "message": "no\u{1b}[2K\u{202e}\nAPPROVED", "data": {"detail": "because\u{7}"}}}))
     });
     let error = send(&home, &peer).exits(3).json_error();
@@ -321,7 +330,7 @@ fn a_lost_answer_is_asked_for_again_under_the_same_id_and_counts_once() {
             }
             _ => {
                 assert_eq!(first.lock().unwrap().as_ref(), Some(&message["messageId"]));
-                Act::json(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32002,
+                Act::json(&json!({"jsonrpc": "2.0", "id": id_of(seen), "error": {"code": -32002,
                     "message": "Replay or stale message", "data": {"detail": "handled before", "duplicate": true}}}))
             }
         }

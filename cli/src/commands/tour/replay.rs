@@ -37,7 +37,7 @@ pub(super) async fn play(stage: &Stage, home: &Home, url: &str, south: &str) -> 
         extra: Object::new(),
     };
     let signed = message::sign(&key, &draft);
-    let request = Bytes::from(rpc::request("1", "message/send", &json!({ "message": signed })));
+    let request = Bytes::from(rpc::request(id.as_str(), "message/send", &json!({ "message": signed })));
     let asked = Asked { addressed: &south, me: key.did(), message_id: &id, context_id: None };
 
     let first = post(stage, url, &request, &asked).await?;
@@ -66,7 +66,7 @@ async fn post(stage: &Stage, url: &str, request: &Bytes, asked: &Asked<'_>) -> R
 
 /// What `send` would say about this answer: the verified text, or the refusal.
 fn judged(answer: &Fetched, asked: &Asked<'_>) -> String {
-    match rpc::parse_answer(&answer.body) {
+    match rpc::parse_answer(&answer.body, asked.message_id.as_str()) {
         Ok(Answer::Result(reply)) => match message::verify_reply(reply, asked, agent::now()) {
             Ok(reply) => format!("signed reply, verified: {}\n", people::shown(&reply.message().text)),
             Err(error) => format!("{error}\n"),

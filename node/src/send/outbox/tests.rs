@@ -162,6 +162,28 @@ async fn a_lost_answer_is_asked_for_again_with_the_same_id_and_a_duplicate_count
 }
 
 #[tokio::test]
+async fn a_peer_may_say_that_it_had_the_first_copy_already() {
+    let (north, _south) =
+        pair(|_, _, _| refusal(-32002, "Replay or stale message", r#"{"detail":"seen","duplicate":true}"#)).await;
+    let sent = north.agent.send(&request("south")).await.unwrap();
+    assert_eq!((sent.status, sent.attempts), (SentStatus::Duplicate, 1));
+}
+
+#[tokio::test]
+async fn an_answer_to_another_request_is_none() {
+    for id in ["\"another\"", "1", "null"] {
+        let (north, _south) = pair(move |_, seen, _| {
+            let reply = reply_to(seen, "HELLO").sign(&key(2)).to_json();
+            Act::Answer(200, "", format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{reply}}}"#))
+        })
+        .await;
+        let error = north.agent.send(&request("south")).await.unwrap_err();
+        assert!(matches!(error, SendError::NotAnAnswer { .. }), "{id}: {error:?}");
+        assert_eq!(stored(&north).await.len(), 1, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn a_copy_that_is_still_being_answered_is_asked_for_again() {
     let (north, south) = pair(|_, seen, number| match number {
         0 => Act::Drop,
