@@ -218,3 +218,26 @@ impl Explain for StoreError {
         Some(hint.to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use muretai_node::invites::InviteError;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_take_more_gets_a_hint_wherever_it_shows() {
+        let full = InviteError::Store(StoreError::Full);
+        assert!(Failure::of("cannot make an invite", &full).hint.unwrap().contains("free some space"));
+        let source = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
+        let read_only = KeyFileError::Unwritable { path: "key.pem".into(), source };
+        assert!(Failure::of("cannot make the identity", &read_only).hint.unwrap().contains("--home"));
+        assert!(Failure::io("cannot write", &io::Error::other("no")).hint.is_none());
+    }
+
+    #[test]
+    fn a_hint_at_the_doctor_names_the_target() {
+        let failure = Failure::failed("no").hint("`muretai doctor` shows which ways reach this peer");
+        assert!(failure.about("a b").hint.unwrap().starts_with("`muretai doctor 'a b'` "));
+    }
+}

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    io::{BufRead, BufReader, pipe},
+    io::{BufRead, BufReader, Read, Write, pipe},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -207,4 +207,55 @@ fn flags_beat_the_environment_which_beats_the_file() {
     assert_eq!(acting(&["identity", "show", "--json"], ""), "east");
     assert_eq!(acting(&["identity", "show", "--json"], "south"), "south");
     assert_eq!(acting(&["identity", "show", "--json", "--as", "north"], "south"), "north");
+}
+
+#[test]
+fn with_json_the_log_of_a_service_is_json_too() {
+    let home = home_with_an_agent();
+    let mut serve = muretai(home.path(), &["--json", "serve", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    let bound: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    let mut peer = std::net::TcpStream::connect(bound["listen"].as_str().unwrap()).unwrap();
+    peer.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\nconnection: close\r\n\r\nx").unwrap();
+    peer.read_to_end(&mut Vec::new()).unwrap();
+    kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+    let ended = serve.wait_with_output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    let logged: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(logged.iter().any(|line| line["level"] == "info" && line["message"] == "refused"), "{told}");
+}
+
+#[test]
+fn standard_input_holds_a_passphrase_or_a_phrase_and_never_both() {
+    let home = home_with_an_agent();
+    let file = home.path().join("input");
+    std::fs::write(&file, "correct horse\n").unwrap();
+    let stdin = || std::fs::File::open(&file).unwrap();
+    let args = ["keygen", "south", "--json", "--passphrase-file", "-"];
+    let made = muretai(home.path(), &args).stdin(stdin()).output().unwrap();
+    assert!(String::from_utf8_lossy(&made.stdout).contains("\"encrypted\":true"), "{made:?}");
+    let phrase = muretai(home.path(), &["identity", "phrase", "north", "--yes"]).output().unwrap();
+    std::fs::write(&file, phrase.stdout).unwrap();
+    let both = ["keygen", "east", "--restore", "--passphrase-file", "-"];
+    let refused = muretai(home.path(), &both).stdin(stdin()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let twin = muretai(home.path(), &["keygen", "twin", "--restore"]).stdin(stdin()).output().unwrap();
+    assert!(String::from_utf8_lossy(&twin.stderr).contains("`north` in this home is the same identity"), "{twin:?}");
+}
+
+#[test]
+fn hints_can_be_typed_as_they_are() {
+    let home = home_with_an_agent();
+    let path = home.path().to_str().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let made = muretai(other.path(), &["--home", path, "keygen", "south"]).output().unwrap();
+    let told = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(told.contains(&format!("`muretai --home {path} --as south serve`")), "{told}");
+    let asked = muretai(home.path(), &["--as", "south", "inbox", "nobody"]).output().unwrap();
+    let told = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(told.contains("`muretai --as south contacts list`"), "{told}");
 }
