@@ -96,12 +96,17 @@ impl Failure {
     pub(crate) fn io(attempt: impl Into<String>, error: &(dyn Error + 'static)) -> Failure {
         let mut causes = Vec::new();
         let mut next = error.source();
+        let message = format!("{}: {error}", attempt.into());
         while let Some(cause) = next {
-            causes.push(cause.to_string());
+            let text = cause.to_string();
+            // Some layers only repeat what the one below says.
+            if !causes.last().unwrap_or(&message).ends_with(&text) {
+                causes.push(text);
+            }
             next = cause.source();
         }
         let hint = disk_hint(error);
-        Failure { causes, hint, ..Failure::failed(format!("{}: {error}", attempt.into())) }
+        Failure { causes, hint, ..Failure::failed(message) }
     }
     /// The same failure, whose hint names whom to look for: `muretai doctor south`.
     pub(crate) fn about(mut self, target: &str) -> Failure {
@@ -160,9 +165,6 @@ impl Explain for ClaimError {
         match self {
             ClaimError::Refused { code, message, data, .. } => {
                 Some(PeerRefusal { code: *code, message: message.clone(), data: data.clone() })
-            }
-            ClaimError::NotValid { code: Some(code), .. } => {
-                Some(PeerRefusal { code: *code, message: self.to_string(), data: None })
             }
             _ => None,
         }

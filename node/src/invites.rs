@@ -82,6 +82,8 @@ pub struct Claimed {
     pub contact: Contact,
     /// We were connected already.
     pub was_known: bool,
+    /// What the invite says that it is for: the inviter's words, unsafe to show raw.
+    pub purpose: Option<String>,
     /// What did not go as wished and does not matter much, one sentence each.
     pub notes: Vec<String>,
 }

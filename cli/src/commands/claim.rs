@@ -1,6 +1,6 @@
 //! `muretai claim`: redeem an invite, which makes trust both ways.
 
-use std::{io::Read, time::Duration};
+use std::time::Duration;
 
 use muretai_node::invites::{ClaimRequest, Claimed};
 use serde::Serialize;
@@ -9,16 +9,13 @@ use crate::{
     context::{self, Context},
     exit::Exit,
     failure::Failure,
-    output, parse, people, progress,
+    output, parse, people, progress, stdin,
 };
-
-/// Bytes of a link on standard input: a token holds a whole card.
-pub(super) const MAX_LINK_BYTES: u64 = 65_536;
 
 /// Redeem an invite link: from then on both sides trust each other
 ///
-/// The invite's signature is checked before anything is stored. Claiming twice changes nothing. A claim that the peer
-/// refuses leaves no contact behind.
+/// The invite's signature is checked before anything is stored. Claiming twice changes nothing: a contact keeps its
+/// name and gets no second greeting. A claim that the peer refuses leaves no contact behind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai claim https://south.example/i/Xk3v9Q2m\n\
@@ -46,12 +43,13 @@ struct ClaimedJson<'a> {
     did: &'a str,
     url: Option<&'a str>,
     known: bool,
+    purpose: Option<&'a str>,
     notes: &'a [String],
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let request = ClaimRequest {
-        link: if args.link == "-" { link_from(std::io::stdin().lock())? } else { args.link.clone() },
+        link: if args.link == "-" { stdin::value(stdin::take("a link")?, "a link")? } else { args.link.clone() },
         timeout: context.timeout(args.timeout)?,
         allow_private: context.allow_private(args.allow_private)?,
         name: args.name.clone(),
@@ -66,19 +64,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// Reads a link from a stream, bounded; an empty one is an error.
-pub(super) fn link_from(source: impl Read) -> Result<String, Failure> {
-    let attempt = "cannot read a link from standard input";
-    let mut bytes = Vec::new();
-    source.take(MAX_LINK_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Failure::io(attempt, &error))?;
-    if bytes.len() as u64 > MAX_LINK_BYTES {
-        return Err(Failure::failed(format!("{attempt}: it is longer than {MAX_LINK_BYTES} bytes")));
-    }
-    let text = String::from_utf8(bytes).map_err(|error| Failure::io(attempt, &error.utf8_error()))?;
-    let text = text.trim_start_matches('\u{feff}').trim();
-    if text.is_empty() { Err(Failure::failed(format!("{attempt}: it is empty"))) } else { Ok(text.to_owned()) }
-}
-
 fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     let contact = &claimed.contact;
     let json = ClaimedJson {
@@ -86,11 +71,15 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
         did: contact.did.as_str(),
         url: contact.coordinates.url.as_deref(),
         known: claimed.was_known,
+        purpose: claimed.purpose.as_deref(),
         notes: &claimed.notes,
     };
     context.out.either(&json, || {
         format!("{}  {}", output::paint(output::STRONG, &people::shown(&contact.name)), contact.did)
     })?;
+    if let Some(purpose) = &claimed.purpose {
+        context.out.note(&format!("the invite is for: {}", people::shown(purpose)));
+    }
     for note in &claimed.notes {
         context.out.note(&people::shown(note));
     }
@@ -98,17 +87,4 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     let name = people::shown(&contact.name);
     context.out.note(&format!("{name} {known}; next: `muretai send {name} 'hello'`"));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_link_on_a_stream_is_trimmed_and_bounded() {
-        assert_eq!(link_from("\u{feff} agent://invite?d=x \r\n".as_bytes()).unwrap(), "agent://invite?d=x");
-        assert!(link_from(&b" \n"[..]).is_err());
-        assert!(link_from(&vec![b'a'; MAX_LINK_BYTES as usize + 1][..]).is_err());
-        assert!(link_from(&[0xff, 0xfe][..]).is_err());
-    }
 }

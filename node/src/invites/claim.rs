@@ -11,7 +11,7 @@ use muretai_protocol::{
     json::{self, Object, Value},
     limits::MAX_RESPONSE_BYTES,
     message::{self, Draft, Role},
-    rpc::{self, Code},
+    rpc,
     text::one_line,
     urls,
 };
@@ -46,7 +46,8 @@ const ATTEMPTS: u32 = 3;
 
 impl Agent {
     /// Redeems a link: fetch and verify the invite, `onboard/claim`, store the contact, greeting. A claim that fails
-    /// leaves no contact behind; claiming again what was claimed before is a success.
+    /// leaves no contact behind. Claiming again is a success that changes nothing: a contact keeps its name, and gets
+    /// no second greeting.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, ClaimError> {
         let deadline = Instant::now() + request.timeout;
         let link = invite::parse_link(&request.link)?;
@@ -56,6 +57,7 @@ impl Agent {
         };
         let invite = self.invite_of(link, kept.as_deref(), request, deadline).await?;
         let known = self.store().contact(&invite.did).await?;
+        let was_known = known.as_ref().is_some_and(|known| known.relation == Relation::Direct);
         self.check_wishes(request, &invite, known.as_ref()).await?;
         let base = urls::canonical_base(&invite.url).ok().filter(|base| !urls::is_wildcard(base));
         let base = base.ok_or(ClaimError::NoAddress)?;
@@ -63,16 +65,24 @@ impl Agent {
         let allow_private = request.allow_private || (typed != Network::Other && network_of(&base) == typed);
         let policy = self.policy_for_named(&base, allow_private).await?;
         if let Err(error) = self.present(&invite, &base, policy, request, deadline).await {
-            if let (ClaimError::NotValid { .. }, Some(key)) = (&error, &kept) {
+            if let (true, Some(key)) = (error.is_spent(), &kept) {
                 self.store().set_setting(key, None).await?;
             }
             return Err(error);
         }
-        let (contact, mut notes) = self.connect(request, invite, base, allow_private).await?;
-        if !request.no_greeting {
-            notes.extend(self.greet(&contact, deadline).await);
-        }
-        Ok(Claimed { contact, was_known: known.is_some_and(|known| known.relation == Relation::Direct), notes })
+        let purpose = invite.purpose.clone();
+        let (contact, notes) = if was_known {
+            let contact = self.introduce(invite, base, allow_private).await?;
+            let notes = already_known(&contact, request);
+            (contact, notes)
+        } else {
+            let (contact, mut notes) = self.connect(request, invite, base, allow_private).await?;
+            if !request.no_greeting {
+                notes.extend(self.greet(&contact, deadline).await);
+            }
+            (contact, notes)
+        };
+        Ok(Claimed { contact, was_known, purpose, notes })
     }
 
     /// The verified invite behind a link. What a short link led to is kept under `key`, for the day when the link is
@@ -117,7 +127,7 @@ impl Agent {
         let url = url.to_owned();
         match fetched.status {
             200 => json::parse(&fetched.body).map_err(|_| ClaimError::NotAnInvite { url }),
-            404 | 410 => Err(ClaimError::NotValid { code: None, url }),
+            404 | 410 => Err(ClaimError::NotValid { url }),
             status => Err(ClaimError::NotAnAnswer { url, status, retry_after: fetched.retry_after }),
         }
     }
@@ -132,7 +142,8 @@ impl Agent {
         if let Some(contact) = known.filter(|contact| contact.is_blocked) {
             return Err(ClaimError::Blocked(contact.name.clone()));
         }
-        let Some(name) = &request.name else { return Ok(()) };
+        let is_direct = known.is_some_and(|contact| contact.relation == Relation::Direct);
+        let Some(name) = request.name.as_ref().filter(|_| !is_direct) else { return Ok(()) };
         if target::parse(name).as_ref() != Ok(&Target::Name(name.clone())) {
             return Err(ClaimError::BadName(one_line(name, 100)));
         }
@@ -196,14 +207,7 @@ impl Agent {
         (id, body)
     }
 
-    async fn connect(
-        &self,
-        request: &ClaimRequest,
-        invite: Invite,
-        base: String,
-        allow_private: bool,
-    ) -> Result<(Contact, Vec<String>), ClaimError> {
-        let did = invite.did.clone();
+    async fn introduce(&self, invite: Invite, base: String, allow_private: bool) -> Result<Contact, StoreError> {
         let introduce = Introduce {
             did: invite.did,
             peer_name: Some(invite.name).filter(|name| !name.is_empty()),
@@ -212,7 +216,18 @@ impl Agent {
             allow_private,
             now: now(),
         };
-        let mut contact = self.store().connect(&introduce).await?;
+        self.store().connect(&introduce).await
+    }
+
+    async fn connect(
+        &self,
+        request: &ClaimRequest,
+        invite: Invite,
+        base: String,
+        allow_private: bool,
+    ) -> Result<(Contact, Vec<String>), ClaimError> {
+        let did = invite.did.clone();
+        let mut contact = self.introduce(invite, base, allow_private).await?;
         let mut notes = Vec::new();
         if let Some(name) = request.name.as_ref().filter(|name| **name != contact.name) {
             match self.store().rename_contact(&did, name).await {
@@ -243,6 +258,18 @@ impl Agent {
     }
 }
 
+/// What a repeated claim leaves undone.
+fn already_known(contact: &Contact, request: &ClaimRequest) -> Vec<String> {
+    let mut notes = Vec::new();
+    if request.name.as_ref().is_some_and(|name| *name != contact.name) {
+        notes.push(format!("it keeps the name {}; `muretai contacts rename` changes it", contact.name));
+    }
+    if !request.no_greeting {
+        notes.push("no second greeting was sent".to_owned());
+    }
+    notes
+}
+
 /// The host of a link is the sender's choice, and the owner saw it. A local address in plain sight is what the owner
 /// means; a name must not lead to one, nor into the overlay, unless the owner says so.
 fn link_policy(url: &str, allow_private: bool) -> Policy {
@@ -264,9 +291,6 @@ fn accepted(fetched: &Fetched, id: &str, invite: &Invite, url: String) -> Result
             Some(_) if result.member("ok").and_then(Value::as_bool) == Some(true) => Ok(()),
             _ => Err(ClaimError::NotAccepted { url }),
         },
-        Response::Refusal(refusal) if refusal.code == Code::IntroductionInvalid.number() => {
-            Err(ClaimError::NotValid { code: Some(refusal.code), url })
-        }
         Response::Refusal(refusal) => Err(ClaimError::Refused {
             code: refusal.code,
             message: refusal.message,

@@ -5,6 +5,7 @@ use muretai_protocol::{
     Did, UnixSeconds,
     invite::{self, LinkError},
     json::Value,
+    rpc::Code,
     urls::BaseUrlError,
 };
 use muretai_store::StoreError;
@@ -13,8 +14,8 @@ use muretai_transports::TransportError;
 use crate::{
     Fault,
     send::{
-        error::refusal_hint,
-        peer::{transport_fault, transport_hint},
+        error::{not_through, refusal_hint},
+        peer::{status_fault, transport_fault, transport_hint},
     },
 };
 
@@ -113,15 +114,14 @@ pub enum ClaimError {
     /// The invite names nothing that can be dialled.
     #[error("the invite names no address that can be dialled")]
     NoAddress,
-    /// The inviter, or whoever serves the link, does not know the invite (any more).
+    /// Whoever serves the link does not know the invite (any more).
     #[error("the invite is unknown, used, expired or revoked")]
     NotValid {
-        /// The code of the refusal, when it was one.
-        code: Option<i64>,
         /// What was dialled.
         url: String,
     },
-    /// The inviter refused for another reason.
+    /// The inviter refused: its code and message, and data's detail, as it said them. `-32011` is for an invite that is
+    /// unknown, used, expired or revoked.
     #[error("the inviter refused: {code} {message}")]
     Refused {
         /// Code.
@@ -157,7 +157,7 @@ pub enum ClaimError {
     #[error("{0:?} cannot be a contact's name")]
     BadName(String),
     /// Nothing came back.
-    #[error("{url} could not be reached")]
+    #[error("{}", not_through(.url, 1, .source))]
     Transport {
         /// What was dialled.
         url: String,
@@ -196,7 +196,8 @@ impl ClaimError {
             ClaimError::Forged(_) | ClaimError::OtherDid { .. } => Fault::Unverified,
             ClaimError::NotValid { .. } | ClaimError::Refused { .. } => Fault::PeerRefused,
             ClaimError::Transport { source, .. } => transport_fault(source),
-            ClaimError::TimedOut { .. } | ClaimError::NotAnAnswer { .. } | ClaimError::NoAddress => Fault::Unreachable,
+            ClaimError::NotAnAnswer { status, .. } => status_fault(*status),
+            ClaimError::TimedOut { .. } | ClaimError::NoAddress => Fault::Unreachable,
             _ => Fault::Failed,
         }
     }
@@ -204,6 +205,7 @@ impl ClaimError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
+            ClaimError::Link(LinkError::Several) => "claim them one by one",
             ClaimError::Link(LinkError::Damaged) | ClaimError::Forged(_) => {
                 "copy the whole link again, or ask for a new one"
             }
@@ -211,6 +213,9 @@ impl ClaimError {
             ClaimError::Own(_) => "send it to somebody else",
             ClaimError::Expired { .. } | ClaimError::Malformed(_) => "ask for a new one",
             ClaimError::NotValid { .. } | ClaimError::NotAnInvite { .. } => "an invite works once; ask for a new one",
+            error if error.is_spent() => {
+                "the invite is unknown, used, expired or revoked; an invite works once, so ask for a new one"
+            }
             ClaimError::NoAddress => "ask for a new one that is made while the inviter's agent is served",
             ClaimError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
             ClaimError::NotAccepted { .. } => "nothing was kept; ask the inviter what its agent says",
@@ -227,6 +232,15 @@ impl ClaimError {
             ClaimError::Store(_) => return None,
         };
         Some(hint.to_owned())
+    }
+
+    /// Nobody will ever accept this invite again.
+    pub(super) fn is_spent(&self) -> bool {
+        match self {
+            ClaimError::NotValid { .. } => true,
+            ClaimError::Refused { code, .. } => *code == Code::IntroductionInvalid.number(),
+            _ => false,
+        }
     }
 
     /// Sorts what the verification of an invite says.

@@ -115,9 +115,16 @@ async fn claiming_again_is_a_success_and_makes_no_second_contact() {
     let north = agent("north").await;
     let invite = invite(&south).await;
     north.agent.claim(&claim(&invite.link)).await.unwrap();
-    let again = north.agent.claim(&claim(&invite.link)).await.unwrap();
+    let messages = || async {
+        let all = Query { with_auto: true, with_sent: true, ..Query::default() };
+        south.owned.agent.store().messages(&all).await.unwrap().len()
+    };
+    let before = (north.agent.store().contacts().await.unwrap(), messages().await);
+    let renamed = ClaimRequest { name: Some("other".to_owned()), ..claim(&invite.link) };
+    let again = north.agent.claim(&renamed).await.unwrap();
     assert!(again.was_known);
-    assert_eq!(north.agent.store().contacts().await.unwrap().len(), 1);
+    assert!(again.notes.iter().any(|note| note.contains("keeps the name south")), "{:?}", again.notes);
+    assert_eq!((north.agent.store().contacts().await.unwrap(), messages().await), before);
 }
 
 #[tokio::test]
@@ -131,7 +138,9 @@ async fn a_used_or_revoked_invite_is_refused_and_leaves_no_contact() {
     for link in [&used.link, &used.token_link, &revoked.link, &revoked.token_link] {
         let request = ClaimRequest { allow_private: true, ..claim(link) };
         let error = west.agent.claim(&request).await.unwrap_err();
-        assert!(matches!(error, ClaimError::NotValid { .. }), "{link}: {error:?}");
+        let is_gone = matches!(error, ClaimError::NotValid { .. } | ClaimError::Refused { code: -32011, .. });
+        assert!(is_gone, "{link}: {error:?}");
+        assert!(error.hint().unwrap().contains("works once"), "{error:?}");
         assert_eq!(error.fault(), Fault::PeerRefused);
     }
     assert!(west.agent.store().contacts().await.unwrap().is_empty());
@@ -205,6 +214,24 @@ async fn bad_invites_are_told_apart() {
 }
 
 #[tokio::test]
+async fn the_claimer_learns_the_purpose() {
+    let south = served("south").await;
+    let north = agent("north").await;
+    let request = InviteRequest { purpose: Some("try \u{7} it".to_owned()), ..InviteRequest::default() };
+    let invite = south.owned.agent.create_invite(&request).await.unwrap();
+    let claimed = north.agent.claim(&claim(&invite.link)).await.unwrap();
+    assert_eq!(claimed.purpose.as_deref(), Some("try \u{7} it"));
+}
+
+#[tokio::test]
+async fn what_is_never_dialled_is_not_called_unreachable() {
+    let north = agent("north").await;
+    let error = north.agent.claim(&claim("http://169.254.1.1/i/code")).await.unwrap_err();
+    assert!(error.to_string().ends_with("is not dialled"), "{error}");
+    assert!(error.hint().unwrap().contains("never dialled"), "{:?}", error.hint());
+}
+
+#[tokio::test]
 async fn a_lost_answer_is_asked_for_again_with_a_fresh_claim() {
     let north = agent("north").await;
     let south = inviter(|seen, _| match seen.rpc().member("method").and_then(Value::as_str) {
@@ -244,7 +271,7 @@ async fn refusals_and_false_inviters_leave_no_contact() {
     let cases: [(Answer, Check, Fault); 11] = [
         (
             |_, _| refusal(-32011, "Introduction invalid or revoked", "null"),
-            |e| matches!(e, ClaimError::NotValid { code: Some(-32011), .. }),
+            |e| matches!(e, ClaimError::Refused { code: -32011, message, .. } if message.contains("or revoked")),
             Fault::PeerRefused,
         ),
         (
@@ -253,8 +280,8 @@ async fn refusals_and_false_inviters_leave_no_contact() {
             Fault::PeerRefused,
         ),
         (|_, _| welcome(&key(3)), |e| matches!(e, ClaimError::OtherDid { .. }), Fault::Unverified),
-        (|_, _| Act::html(), |e| matches!(e, ClaimError::NotAnAnswer { .. }), Fault::Unreachable),
-        (|_, _| Act::status(500), |e| matches!(e, ClaimError::NotAnAnswer { .. }), Fault::Unreachable),
+        (|_, _| Act::html(), |e| matches!(e, ClaimError::NotAnAnswer { .. }), Fault::Failed),
+        (|_, _| Act::status(500), |e| matches!(e, ClaimError::NotAnAnswer { .. }), Fault::Failed),
         (|_, _| result(&"ok".into()), not_accepted, Fault::Failed),
         (|_, _| result(&muretai_protocol::json!({})), not_accepted, Fault::Failed),
         (|_, _| result(&muretai_protocol::json!({"ok": true})), not_accepted, Fault::Failed),
@@ -277,7 +304,7 @@ async fn refusals_and_false_inviters_leave_no_contact() {
                 )
             },
             |e| matches!(e, ClaimError::NotAnAnswer { .. }),
-            Fault::Unreachable,
+            Fault::Failed,
         ),
     ];
     for (answer, check, fault) in cases {

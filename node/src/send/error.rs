@@ -9,7 +9,7 @@ use crate::{
     Fault,
     send::{
         outbox::MAX_ID_BYTES,
-        peer::{CardFetchError, transport_fault, transport_hint},
+        peer::{CardFetchError, status_fault, transport_fault, transport_hint},
         target::TargetError,
     },
 };
@@ -51,8 +51,13 @@ pub enum SendError {
         bytes: usize,
     },
     /// No address is known.
-    #[error("no address is known for {0}")]
-    NoAddress(String),
+    #[error("no address is known for {who}")]
+    NoAddress {
+        /// The contact's name, or the DID.
+        who: String,
+        /// A contact, which has said nothing of where it is.
+        is_contact: bool,
+    },
     /// The peer's card is not usable; nothing was sent.
     #[error("the peer's card cannot be used")]
     Card(#[from] CardFetchError),
@@ -77,7 +82,7 @@ pub enum SendError {
         message_id: String,
     },
     /// The request did not get through, or its answer did not get back.
-    #[error("{url} could not be reached, {attempts} attempts")]
+    #[error("{}", not_through(.url, *.attempts, .source))]
     Transport {
         /// What was dialled.
         url: String,
@@ -158,10 +163,8 @@ impl SendError {
             SendError::Target(error) => error.fault(),
             SendError::Card(error) => error.fault(),
             SendError::Transport { source, .. } => transport_fault(source),
-            SendError::NoAddress(_)
-            | SendError::TimedOut { .. }
-            | SendError::HttpStatus { .. }
-            | SendError::NotAnAnswer { .. } => Fault::Unreachable,
+            SendError::HttpStatus { status, .. } => status_fault(*status),
+            SendError::NoAddress { .. } | SendError::TimedOut { .. } => Fault::Unreachable,
             SendError::Refused { .. } => Fault::PeerRefused,
             SendError::ReplyNotVerified { .. } => Fault::Unverified,
             SendError::BadId { .. } => Fault::Usage,
@@ -180,7 +183,12 @@ impl SendError {
             SendError::EmptyText => "give the text as an argument, or `-` to read it from stdin",
             SendError::NulInText { .. } => "remove it; messages are text",
             SendError::TextTooLong { .. } => "send it in several messages",
-            SendError::NoAddress(_) => "give its card URL instead of the DID, or claim an invite of it",
+            SendError::NoAddress { is_contact: true, who } => {
+                return Some(format!(
+                    "{who} has to `muretai serve`; then its URL, or an invite that it makes now, tells where it is"
+                ));
+            }
+            SendError::NoAddress { .. } => "give its card URL or domain instead of the DID, or claim an invite of it",
             SendError::Foreign { .. } => "add `--unverified` to speak to it all the same",
             SendError::HttpStatus { retry_after: Some(wait), .. } => {
                 return Some(format!("it is busy; try again in {} s", wait.as_secs().max(1)));
@@ -209,6 +217,21 @@ impl SendError {
             | SendError::ReplyNotVerified { message_id, .. } => Some(message_id),
             _ => None,
         }
+    }
+}
+
+/// Says what happened to a request in words that hold: what the guard refuses was never tried.
+pub(crate) fn not_through(url: &str, attempts: u32, source: &TransportError) -> String {
+    match (source, attempts) {
+        (TransportError::Refused { .. }, _) => format!("{url} is not dialled"),
+        (TransportError::Tls { .. }, _) => format!("no secure connection to {url}"),
+        (error, 0 | 1) if error.is_unreachable() => format!("{url} could not be reached"),
+        (error, n) if error.is_unreachable() => format!("{url} could not be reached, {n} attempts"),
+        (TransportError::Closed { .. } | TransportError::Timeout { .. }, n) if n > 1 => {
+            format!("{url} gave no answer, {n} attempts")
+        }
+        (TransportError::Closed { .. } | TransportError::Timeout { .. }, _) => format!("{url} gave no answer"),
+        _ => format!("{url} gave no answer that can be used"),
     }
 }
 

@@ -160,7 +160,7 @@ impl CardFetchError {
         match self {
             CardFetchError::BadUrl { .. } => Fault::Usage,
             CardFetchError::Transport { source, .. } => transport_fault(source),
-            CardFetchError::Status { status, .. } if *status >= 500 || *status == 429 => Fault::Unreachable,
+            CardFetchError::Status { status, .. } => status_fault(*status),
             CardFetchError::Envelope { .. }
             | CardFetchError::EnvelopeNotJson { .. }
             | CardFetchError::OtherDid { .. }
@@ -192,12 +192,25 @@ impl CardFetchError {
     }
 }
 
-/// Whose fault it is that bytes did not travel. What the guard refuses was never tried.
+/// Whose fault it is that bytes did not travel. Unreachable means that nobody was there, or nothing came back: what the
+/// guard refuses was never tried, and whatever came back was somebody's answer, if not one that can be used.
 pub(crate) fn transport_fault(error: &TransportError) -> Fault {
     match error {
-        TransportError::Refused { .. } => Fault::Failed,
+        TransportError::Refused { .. }
+        | TransportError::Tls { .. }
+        | TransportError::NotHttp { .. }
+        | TransportError::TooLarge { .. }
+        | TransportError::RedirectRefused { .. }
+        | TransportError::TooManyRedirects { .. }
+        | TransportError::Client { .. } => Fault::Failed,
+        TransportError::Status { status, .. } => status_fault(*status),
         _ => Fault::Unreachable,
     }
+}
+
+/// The same for a status that is no answer. With these, a server says that nobody is there now.
+pub(crate) fn status_fault(status: u16) -> Fault {
+    if matches!(status, 429 | 502..=504) { Fault::Unreachable } else { Fault::Failed }
 }
 
 /// What to do about it.
@@ -212,6 +225,10 @@ pub(crate) fn transport_hint(error: &TransportError) -> Option<String> {
             .to_owned(),
         ),
         TransportError::Refused { .. } => Some("check the URL".to_owned()),
+        TransportError::Tls { .. } => Some(
+            "its certificate has to be valid for this host; if it speaks plain http, write http:// before it"
+                .to_owned(),
+        ),
         _ => Some("`muretai doctor` shows which ways reach this peer".to_owned()),
     }
 }

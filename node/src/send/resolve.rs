@@ -47,7 +47,7 @@ impl Agent {
             Target::Invite(_) => return Err(SendError::InviteNotClaimed),
             Target::Did(did) => match self.store().contact(&did).await? {
                 Some(contact) => return self.resolve_contact(contact, allow_private).await,
-                None => return Err(SendError::NoAddress(did.to_string())),
+                None => return Err(SendError::NoAddress { who: did.to_string(), is_contact: false }),
             },
             Target::Url(url) => url,
             Target::Domain(domain) => target::domain_url(&domain),
@@ -80,7 +80,7 @@ impl Agent {
 
     async fn resolve_contact(&self, contact: Contact, allow_private: bool) -> Result<Recipient, SendError> {
         let Some(url) = contact.coordinates.url.clone().filter(|url| !url.is_empty()) else {
-            return Err(SendError::NoAddress(contact.name));
+            return Err(SendError::NoAddress { who: contact.name, is_contact: true });
         };
         let policy = self.policy_for_contact(&contact, &url, allow_private).await?;
         Ok(Recipient::Peer(ResolvedPeer { did: contact.did, name: Some(contact.name), url, policy, is_stored: true }))

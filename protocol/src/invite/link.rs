@@ -31,6 +31,9 @@ pub enum LinkError {
     /// A token that does not decode to a JSON object.
     #[error("the invite link is damaged: it was cut or changed on the way")]
     Damaged,
+    /// Two links in one text, or something behind a link: which one is meant is not guessed.
+    #[error("this is more than one invite link")]
+    Several,
     /// More text than any link has.
     #[error("an invite link has at most {MAX_LINK_BYTES} bytes, this has {len}")]
     TooLong {
@@ -39,19 +42,35 @@ pub enum LinkError {
     },
 }
 
-/// Reads a link as people paste it: blanks, quotes, `<…>` and line breaks around and inside it are dropped.
+/// Reads a link as people paste it: blanks, quotes, `<…>` and line breaks around and inside it are dropped, and so is
+/// one slash behind a short link.
 ///
 /// # Errors
-/// Nothing is verified yet: a token that decodes may hold any JSON object.
+/// Text with two links in it is refused, not glued together. Nothing is verified yet: a token that decodes may hold any JSON object.
 pub fn parse_link(text: &str) -> Result<Link, LinkError> {
     if text.len() > MAX_LINK_BYTES {
         return Err(LinkError::TooLong { len: text.len() });
     }
     let link: String = text.chars().filter(|c| !is_paste_noise(*c)).collect();
-    match token_of(&link) {
-        Some(token) => read_token(token).map(Link::Token).ok_or(LinkError::Damaged),
-        None => read_short(&link).map(Link::Fetch).ok_or(LinkError::NotALink),
+    if link.matches("://").count() > 1 {
+        return Err(LinkError::Several);
     }
+    if let Some(token) = token_of(&link) {
+        return read_token(token).map(Link::Token).ok_or(LinkError::Damaged);
+    }
+    if is_short_with_more(text) {
+        return Err(LinkError::Several);
+    }
+    read_short(&link).map(Link::Fetch).ok_or(LinkError::NotALink)
+}
+
+/// A code is too short to be wrapped: what stands behind a blank is not part of it.
+fn is_short_with_more(text: &str) -> bool {
+    let text = text.trim_matches(is_paste_noise);
+    let Some(code_at) = text.rfind("/i/") else { return false };
+    let Some(blank) = text[code_at..].find(char::is_whitespace) else { return false };
+    let first: String = text[..code_at + blank].chars().filter(|c| !is_paste_noise(*c)).collect();
+    read_short(&first).is_some()
 }
 
 /// `agent://invite?d=<token>`.
@@ -95,6 +114,7 @@ fn read_token(token: &str) -> Option<Value> {
 }
 
 fn read_short(link: &str) -> Option<String> {
+    let link = link.strip_suffix('/').unwrap_or(link);
     let (base, code) = link.rsplit_once("/i/")?;
     let is_code = (1..=MAX_CODE_LEN).contains(&code.len())
         && code.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
@@ -140,6 +160,7 @@ mod tests {
             ("HTTP://Relay.Example:80/i/x", "http://relay.example/i/x"),
             ("http://[::1]:8080/a/b/i/x", "http://[::1]:8080/a/b/i/x"),
             ("https://relay.example/i/i/x", "https://relay.example/i/i/x"),
+            ("https://relay.example/i/x/", "https://relay.example/i/x"),
         ] {
             assert_eq!(parse_link(link), Ok(Link::Fetch(url.to_owned())));
         }
@@ -174,6 +195,8 @@ mod tests {
             "hello",
             "https://relay.example/",
             "https://relay.example/i/",
+            "https://relay.example/i//",
+            "https://relay.example/i/a//",
             "https://relay.example/i/a.b",
             "https://relay.example/i/abc?x",
             "https://relay.example/i/abc#id=5",
@@ -185,6 +208,25 @@ mod tests {
         ] {
             assert_eq!(parse_link(text), Err(LinkError::NotALink), "{text}");
         }
+    }
+
+    #[test]
+    fn several_links_are_not_glued_together() {
+        let token = token();
+        let (short, long) = ("https://relay.example/i/abc", format!("agent://invite?d={token}"));
+        for text in [
+            format!("{short}\n{short}"),
+            format!("{short} {long}"),
+            format!("{long}\r\n{short}"),
+            format!("{long}{long}"),
+            format!("<{short}>\n<{short}>"),
+            format!("{short}\nhello"),
+            format!("\u{feff}{short}/ x"),
+            format!("https://relay.example/i/ab\u{a0}c"),
+        ] {
+            assert_eq!(parse_link(&text), Err(LinkError::Several), "{text:?}");
+        }
+        assert_eq!(parse_link(&format!("{long}\nhello")), Err(LinkError::Damaged));
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub enum ReplyError {
         bytes: usize,
     },
     /// It has no envelope, or half of one.
-    #[error("the reply is not signed")]
-    NotSigned(#[source] EnvelopeError),
+    #[error(transparent)]
+    NotSigned(EnvelopeError),
     /// Somebody else answered than the one who was addressed.
     #[error("the reply is from {found}, not from {expected}")]
     OtherSender {
@@ -54,11 +54,11 @@ pub enum ReplyError {
         found: String,
     },
     /// The reply's time is not the present.
-    #[error("the reply is not fresh")]
-    Stale(#[source] Stale),
+    #[error(transparent)]
+    Stale(Stale),
     /// The reply's signature is wrong.
-    #[error("the reply does not verify")]
-    Signature(#[source] SignatureError),
+    #[error(transparent)]
+    Signature(SignatureError),
     /// The reply belongs to another conversation.
     #[error("the reply belongs to another context")]
     OtherContext,

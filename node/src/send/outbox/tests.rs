@@ -357,8 +357,8 @@ async fn targets_that_lead_nowhere_fail_before_anything_is_stored() {
     let stranger = key(7).did().to_string();
     type Check = fn(&SendError) -> bool;
     let cases: [(&str, Check); 5] = [
-        (&stranger, |e| matches!(e, SendError::NoAddress(_))),
-        ("south", |e| matches!(e, SendError::NoAddress(_))),
+        (&stranger, |e| matches!(e, SendError::NoAddress { .. })),
+        ("south", |e| matches!(e, SendError::NoAddress { .. })),
         ("nobody", |e| matches!(e, SendError::NoSuchContact(_))),
         ("https://south.example/i/Ab3-_xyz", |e| matches!(e, SendError::InviteNotClaimed)),
         ("did:key:zzz", |e| matches!(e, SendError::Target(_))),
