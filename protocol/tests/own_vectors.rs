@@ -80,7 +80,8 @@ fn canonical_json() {
 #[test]
 fn numbers() {
     run("numbers.json", 54, |case| {
-        let document = parse(text(case, "document").as_bytes()).unwrap();
+        let refused = object([("sign", "refused".to_owned()), ("verify", "refused".to_owned())]);
+        let Ok(document) = parse(text(case, "document").as_bytes()) else { return refused };
         let texts = [("sign", canonical(&document)), ("verify", canonical_as_received(&document))];
         object(texts.map(|(side, text)| (side, text.unwrap_or_else(|_| "refused".to_owned()))))
     });
@@ -88,7 +89,7 @@ fn numbers() {
 
 #[test]
 fn encodings() {
-    run("encodings.json", 58, |case| {
+    run("encodings.json", 60, |case| {
         or_refused(parse(&bytes(text(case, "documentHex"))).map(|d| canonical(&d).unwrap()))
     });
 }

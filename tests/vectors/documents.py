@@ -114,6 +114,8 @@ def encoding_cases():
         accept("nesting-at-the-limit", "128 levels", nest(128)),
         refuse("nesting-beyond-the-limit", "129 levels", nest(129)),
         refuse("nesting-unbounded", "thousands of levels must not use up the stack", b"[" * 5_000),
+        refuse("not-finite", "a number that reads as infinity", b'{"a":1e400}'),
+        refuse("not-finite-negative", "a number that reads as infinity", b"[-1e400]"),
         refuse("empty", "no document", b""),
         refuse("white-space-only", "no document", b" \n"),
         refuse("utf8-mark", "a byte order mark", b"\xef\xbb\xbf{}"),

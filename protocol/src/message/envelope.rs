@@ -352,7 +352,7 @@ mod tests {
     fn names_what_is_no_timestamp() {
         assert_eq!(at(&(NOW.0 * 1000 + 999).to_string()).freshness(NOW), Err(Stale::Milliseconds));
         assert_eq!(at("null").freshness(NOW), Err(Stale::Missing));
-        for other in ["\"1784273700\"", "true", "[]", "1784273700.5", "1e400", "1e300", "9007199254740993"] {
+        for other in ["\"1784273700\"", "true", "[]", "1784273700.5", "1e300", "9007199254740993"] {
             assert_eq!(at(other).freshness(NOW), Err(Stale::NotAnInteger), "{other}");
         }
         let far = at("-9007199254740991").freshness(UnixSeconds(i64::MAX));

@@ -145,7 +145,7 @@ fn an_id_comes_back_as_it_went_or_as_null() {
         let want: Value = serde_json::from_str(id).unwrap();
         assert_eq!(answer["id"], want, "id {id}");
     }
-    let nulled = ["{}", "{\"a\":1}", "[]", "[1]", "true", "false", "1e400", "99999999999999999999", "-1e300"];
+    let nulled = ["{}", "{\"a\":1}", "[]", "[1]", "true", "false", "1e300", "99999999999999999999", "-1e300"];
     for id in nulled {
         let answer = with_raw_id(&serve, &good, id);
         assert_eq!(answer["id"], Value::Null, "id {id}");
@@ -196,16 +196,19 @@ fn of_duplicate_keys_the_last_one_counts() {
 fn numbers_that_are_no_numbers_are_refused_where_they_matter() {
     let (_home, serve) = door();
     let key = Key::of(1);
-    for token in ["1e400", "-1e400", "1.5", "1e10", "1E+3", "-0.0"] {
+    for token in ["1.5", "1e10", "1E+3", "-0.0"] {
         let message = key.message(&serve.did, "hello");
         let now = message["metadata"]["timestamp"].to_string();
         let raw =
             send(&message).to_string().replace(&format!("\"timestamp\":{now}"), &format!("\"timestamp\":{token}"));
         let response = serve.post(raw.as_bytes());
         let answer = response.json();
-        let expected = (response.status == 200 && code(&answer) == -32002)
-            || (response.status == 400 && code(&answer) == -32700 && token.contains("1e400"));
-        assert!(expected, "{token}: {} {answer}", response.status);
+        assert_eq!((response.status, code(&answer)), (200, -32002), "{token}: {answer}");
+    }
+    for (place, token) in [("\"id\":1", "1e400"), ("\"kind\":\"message\"", "-1e400")] {
+        let good = send(&key.message(&serve.did, "hello")).to_string();
+        let response = serve.post(good.replacen(place, &format!("{place},\"x\":[{token}]"), 1).as_bytes());
+        assert_eq!((response.status, code(&response.json())), (400, -32700), "{token}");
     }
     // Elsewhere they are unsigned decoration and are ignored.
     let mut message = key.message(&serve.did, "hello");
