@@ -41,6 +41,10 @@ pub enum StoreError {
     /// The disk failed to read or write.
     #[error("the disk failed")]
     Disk(#[source] Arc<sqlx::Error>),
+    /// The file was moved, deleted or replaced while it was open: what was written now would be lost. The store stays
+    /// useless until it is opened again.
+    #[error("the database file was moved, deleted or replaced while it was open")]
+    Replaced,
     /// A name that another contact has.
     #[error("the name {0} is taken")]
     NameTaken(String),

@@ -43,7 +43,12 @@ use muretai_protocol::Did;
 use sqlx::{SqliteConnection, migrate::Migrator};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{handled::SharedTail, open::Location, reader::ReadJob, writer::WriteJob};
+use crate::{
+    handled::SharedTail,
+    open::{Location, Watch},
+    reader::ReadJob,
+    writer::WriteJob,
+};
 
 /// Requests that may wait for a task; further callers wait for room.
 const QUEUE_LEN: usize = 1024;
@@ -67,6 +72,8 @@ pub struct Store {
 #[derive(Debug)]
 struct Inner {
     location: Location,
+    /// Watches the file for the writer, who takes it.
+    watch: Mutex<Option<Watch>>,
     /// The connection that opened the file, until the reader takes it.
     first: Mutex<Option<SqliteConnection>>,
     writer: OnceLock<mpsc::Sender<WriteJob>>,
@@ -109,9 +116,11 @@ impl Store {
     }
 
     fn over(location: Location, first: SqliteConnection) -> Store {
+        let watch = Mutex::new(Some(location.watch()));
         Store {
             inner: Arc::new(Inner {
                 location,
+                watch,
                 first: Mutex::new(Some(first)),
                 writer: OnceLock::new(),
                 reader: OnceLock::new(),
@@ -192,7 +201,8 @@ impl Store {
         self.refuse_closed()?;
         Ok(self.inner.writer.get_or_init(|| {
             let (sender, jobs) = mpsc::channel(QUEUE_LEN);
-            tokio::spawn(writer::run(self.inner.location.clone(), self.inner.tail.clone(), jobs));
+            let (location, tail) = (self.inner.location.clone(), self.inner.tail.clone());
+            tokio::spawn(writer::run(location, self.inner.take_watch(), tail, jobs));
             sender
         }))
     }
@@ -218,6 +228,11 @@ impl Store {
 }
 
 impl Inner {
+    fn take_watch(&self) -> Watch {
+        let taken = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.unwrap_or_else(|| self.location.watch())
+    }
+
     fn take_first(&self) -> Option<SqliteConnection> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -58,6 +58,11 @@ impl Location {
         Ok(Location { path, options })
     }
 
+    /// Watches the file that is at the path now; made where the first connection is.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::new(&self.path)
+    }
+
     /// One more connection to a file that [`Location::prepare`] has checked.
     pub(crate) async fn connect(&self, tuning: &str) -> Result<SqliteConnection, StoreError> {
         let mut conn = self.options.connect().await?;
@@ -152,6 +157,62 @@ impl Location {
         }
         Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
     }
+}
+
+/// Watches that the files of a database stay where they are: SQLite would go on writing into a deleted or renamed one
+/// without a word, and what was acknowledged would be gone with the process.
+///
+/// Looks at paths alone: closing a descriptor of the database would drop SQLite's locks on it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    database: PathBuf,
+    log: PathBuf,
+    database_was: Option<Identity>,
+    log_was: Option<Identity>,
+}
+
+type Identity = (u64, u64);
+
+impl Watch {
+    /// Takes the database that is there now for the one that is open.
+    fn new(database: &Path) -> Watch {
+        let mut log = database.as_os_str().to_owned();
+        log.push("-wal");
+        let database_was = identity(database).ok();
+        Watch { database: database.to_owned(), log: log.into(), database_was, log_was: None }
+    }
+
+    /// Two looks at the file system, about a microsecond each. The log is known from the first time that it is seen; it
+    /// stays while a connection is open.
+    pub(crate) fn check(&mut self) -> Result<(), StoreError> {
+        let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound || e.kind() == io::ErrorKind::NotADirectory;
+        let look = |path| match identity(path) {
+            Ok(found) => Ok(Some(found)),
+            Err(e) if is_gone(&e) => Ok(None),
+            Err(e) => Err(StoreError::from(e)),
+        };
+        if look(&self.database)? != self.database_was {
+            return Err(StoreError::Replaced);
+        }
+        let log = look(&self.log)?;
+        if self.log_was.is_some() && log != self.log_was {
+            return Err(StoreError::Replaced);
+        }
+        self.log_was = log;
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn identity(path: &Path) -> io::Result<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Where an open file cannot be renamed or deleted, that it is there is all there is to know.
+#[cfg(not(unix))]
+fn identity(path: &Path) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|_| (0, 0))
 }
 
 /// What a file turned out to be.

@@ -6,7 +6,7 @@ use crate::{
     Act, BoxFuture, StoreError,
     batch::{Batch, MAX_BATCH, Pending},
     handled::SharedTail,
-    open::Location,
+    open::{Location, Watch},
     queue::take_waiting,
 };
 
@@ -26,8 +26,8 @@ pub(crate) enum WriteJob {
 }
 
 /// Serves until every handle is gone or one asks to close.
-pub(crate) async fn run(location: Location, tail: SharedTail, mut jobs: mpsc::Receiver<WriteJob>) {
-    let mut conn = None;
+pub(crate) async fn run(location: Location, watch: Watch, tail: SharedTail, mut jobs: mpsc::Receiver<WriteJob>) {
+    let mut writer = Writer { location, watch, conn: None };
     let mut batch = Batch::new(tail);
     let mut waiting = Vec::with_capacity(MAX_BATCH);
     let mut closing = Vec::new();
@@ -37,9 +37,9 @@ pub(crate) async fn run(location: Location, tail: SharedTail, mut jobs: mpsc::Re
                 WriteJob::Received(one) => batch.push(one),
                 WriteJob::Act(act) => {
                     // In order of arrival, also between the two kinds.
-                    flush(&location, &mut conn, &mut batch).await;
-                    if !act(lend(&location, &mut conn).await).await {
-                        conn = None;
+                    writer.flush(&mut batch).await;
+                    if !act(writer.lend().await).await {
+                        writer.conn = None;
                     }
                 }
                 WriteJob::Close(done) => {
@@ -48,9 +48,9 @@ pub(crate) async fn run(location: Location, tail: SharedTail, mut jobs: mpsc::Re
                 }
             }
         }
-        flush(&location, &mut conn, &mut batch).await;
+        writer.flush(&mut batch).await;
     }
-    if let Some(mut conn) = conn {
+    if let Some(mut conn) = writer.conn {
         // Best effort: another process that reads may stand in the way, and then it does this when it closes.
         raw_sql("PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut conn).await.ok();
         conn.close().await.ok();
@@ -60,22 +60,30 @@ pub(crate) async fn run(location: Location, tail: SharedTail, mut jobs: mpsc::Re
     }
 }
 
-async fn flush(location: &Location, conn: &mut Option<SqliteConnection>, batch: &mut Batch) {
-    if !batch.is_empty() {
-        let is_sound = batch.commit(lend(location, conn).await).await;
-        if !is_sound {
-            *conn = None;
-        }
-    }
+/// The writing connection, opened at its first use.
+struct Writer {
+    location: Location,
+    watch: Watch,
+    conn: Option<SqliteConnection>,
 }
 
-async fn lend<'c>(
-    location: &Location,
-    conn: &'c mut Option<SqliteConnection>,
-) -> Result<&'c mut SqliteConnection, StoreError> {
-    match conn {
-        Some(conn) => Ok(conn),
-        None => Ok(conn.insert(location.connect(TUNING).await?)),
+impl Writer {
+    async fn flush(&mut self, batch: &mut Batch) {
+        if !batch.is_empty() {
+            let is_sound = batch.commit(self.lend().await).await;
+            if !is_sound {
+                self.conn = None;
+            }
+        }
+    }
+
+    /// The connection, once it is sure that it writes where others will look.
+    async fn lend(&mut self) -> Result<&mut SqliteConnection, StoreError> {
+        self.watch.check()?;
+        if self.conn.is_none() {
+            self.conn = Some(self.location.connect(TUNING).await?);
+        }
+        self.conn.as_mut().ok_or(StoreError::Closed)
     }
 }
 

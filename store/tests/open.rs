@@ -205,3 +205,36 @@ async fn dropping_the_last_handle_closes_the_file() {
     let store = Store::open(&folder.path().join("agent.db")).await.unwrap();
     assert_eq!(store.last_seq().await.unwrap(), 2);
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nothing_is_acknowledged_once_the_file_is_not_where_it_was() {
+    let away = |path: &Path| std::fs::rename(path, path.with_file_name("away")).unwrap();
+    let gone = |path: &Path| std::fs::remove_file(path).unwrap();
+    let other = |path: &Path| {
+        away(path);
+        std::fs::copy(path.with_file_name("away"), path).unwrap();
+    };
+    let folder_away = |path: &Path| {
+        let home = path.parent().unwrap();
+        std::fs::rename(home, home.with_file_name("elsewhere")).unwrap();
+    };
+    let log_gone = |path: &Path| std::fs::remove_file(path.with_file_name("agent.db-wal")).unwrap();
+    let changes: [&dyn Fn(&Path); 5] = [&away, &gone, &other, &folder_away, &log_gone];
+    for (n, change) in changes.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("north/agent.db");
+        let store = Store::open(&path).await.unwrap();
+        for id in ["a", "b"] {
+            store.commit_received(received(&did(1), id)).await.unwrap();
+        }
+        change(&path);
+        for id in ["c", "d"] {
+            let error = store.commit_received(received(&did(1), id)).await.unwrap_err();
+            assert!(matches!(error, StoreError::Replaced), "{n}: {error:?}");
+        }
+        let error = store.set_setting("name", Some("x")).await.unwrap_err();
+        assert!(matches!(error, StoreError::Replaced), "{n}: {error:?}");
+        store.close().await;
+    }
+}
