@@ -141,7 +141,7 @@ pub fn check_parsed(url: &Url, policy: Policy) -> Result<(), GuardError> {
     }
 }
 
-/// The URL without its userinfo, short enough for an error message.
+/// The URL for messages and logs: without userinfo, the code of an invite or a fragment, which are secrets, and short.
 pub(crate) fn printable(text: &str) -> String {
     let shown = match Url::parse(text) {
         Ok(mut url) if !url.username().is_empty() || url.password().is_some() => {
@@ -157,11 +157,22 @@ pub(crate) fn printable(text: &str) -> String {
             None => text.to_owned(),
         },
     };
+    let shown = without_bearer(shown);
     let mut short: String = shown.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(300).collect();
     if short.len() < shown.len() && shown.chars().count() > 300 {
         short.push('…');
     }
     short
+}
+
+/// Cuts off what lets whoever reads it claim an invite: `/i/CODE`, and `#d=TOKEN`.
+fn without_bearer(mut url: String) -> String {
+    let end = [url.find("/i/").map(|at| at + 3), url.find('#').map(|at| at + 1)].into_iter().flatten().min();
+    if let Some(end) = end.filter(|end| *end < url.len()) {
+        url.truncate(end);
+        url.push('…');
+    }
+    url
 }
 
 /// Names the zone of an IPv6 literal, where the parser would only say "invalid".

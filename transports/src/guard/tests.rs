@@ -103,7 +103,7 @@ fn odd_spellings_of_addresses_are_judged_as_what_they_mean() {
         check_url(url, Policy::Owner).unwrap();
     }
     let error = check_url("http://169.254.169.254/latest/meta-data/", Policy::Owner).unwrap_err();
-    assert_eq!(error.to_string(), "169.254.169.254 is a link-local address");
+    assert_eq!(error.to_string(), "the address 169.254.169.254 is link-local");
 }
 
 #[test]
@@ -151,6 +151,10 @@ fn printed_urls_hide_userinfo_and_stay_short() {
     assert_eq!(printable("http://user:secret@example.com/a"), "http://example.com/a");
     assert!(!printable("http://user:secret@[bad/").contains("secret"));
     assert_eq!(printable("http://example.com/"), "http://example.com/");
+    assert_eq!(printable("https://example.com/me/i/Ab3-_x"), "https://example.com/me/i/…");
+    assert_eq!(printable("https://example.com/i/Ab3 x"), "https://example.com/i/…");
+    assert_eq!(printable("https://example.com/x#d=secret"), "https://example.com/x#…");
+    assert_eq!(printable("https://example.com/i/"), "https://example.com/i/");
     assert!(printable(&"x".repeat(5_000)).chars().count() <= 301);
     assert!(!printable("http://a\u{1b}[31m").contains('\u{1b}'));
 }

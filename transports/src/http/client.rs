@@ -125,7 +125,7 @@ impl Client {
         }
         let started = Instant::now();
         let response = builder.send().await.map_err(|error| self.sort(error, target))?;
-        tracing::debug!(url = target.as_str(), status = response.status().as_u16(), elapsed = ?started.elapsed());
+        tracing::debug!(url = guard::printable(target.as_str()), status = response.status().as_u16(), elapsed = ?started.elapsed());
         if response.content_length().is_some_and(|length| length > request.max_bytes as u64) {
             return Err(TransportError::TooLarge { url: guard::printable(target.as_str()), limit: request.max_bytes });
         }

@@ -30,7 +30,7 @@ use connection::Shared;
 /// First pause after a failed `accept`; it doubles up to [`MAX_PAUSE`]. Running out of file descriptors passes.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// Refusals (503) that are written at a time; beyond that, connections are just closed.
+/// Refusals (503) that are waited for at a time; beyond that, one attempt is made to write them.
 const MAX_REFUSALS: usize = 32;
 /// How long a refused or faulty connection stays open for the peer to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -132,7 +132,25 @@ fn admit(
             // Whether the peer waits for the answer is its own affair.
             let _ = tokio::time::timeout(LINGER, refuse(stream)).await;
         });
+    } else {
+        // Best effort: what matters more is that nothing of it is left a moment later.
+        let _ = refuse_at_once(stream);
     }
+}
+
+/// Answers 503 without ever waiting. What the peer has sent already is read away as far as it is there, because unread
+/// input would take the answer back.
+fn refuse_at_once(stream: TcpStream) -> io::Result<()> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = stream.into_std()?; // still non-blocking
+    let mut scratch = [0; 4_096];
+    for _ in 0..LINGER_BYTES / scratch.len() {
+        if stream.read(&mut scratch).unwrap_or(0) == 0 {
+            break;
+        }
+    }
+    stream.write_all(&answers::raw(&answers::Plain::Busy))?;
+    stream.shutdown(std::net::Shutdown::Write)
 }
 
 /// Answers 503 and waits for the peer to close: closing with unread input would take the answer back.

@@ -6,25 +6,31 @@ use crate::common::*;
 
 /// Requests whose end parsers could see at different places, or that are no requests.
 const AMBIGUOUS: &[&str] = &[
-    "POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nContent-Length: 5\r\ncontent-length: 6\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\ncontent-length: 6\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
     "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "POST / HTTP/1.1\r\nContent-Length: five\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-    "POST / HTTP/1.1\r\nContent-Length: 0x5\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nContent-Length:\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nContent-Length : 5\r\n\r\nhello",
-    "POST / HTTP/1.1\r\n Content-Length: 5\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: five\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\n Content-Length: 5\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nA: b\r\n folded\r\n\r\n",
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "nonsense\r\n\r\n",
-    "GET /a\u{1}b HTTP/1.1\r\n\r\n",
+    "GET / HTTP/1.1\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+    "GET / HTTP/1.1\nHost: a\n\n",
+    "GET / HTTP/1.1\r\nHost: a\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a\r\n\n",
+    "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /a\u{1}b HTTP/1.1\r\nHost: a\r\n\r\n",
 ];
 
 fn assert_rpc_error(answer: &Answer, status: u16, code: &str) {
@@ -51,7 +57,7 @@ async fn ambiguous_requests_get_400_and_the_connection_ends() {
 #[tokio::test]
 async fn ambiguous_requests_are_seen_behind_good_ones() {
     let server = start("", ServerLimits::default()).await;
-    let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n";
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n";
     for text in AMBIGUOUS {
         let mut raw = Raw::connect(&server).await;
         raw.send(&format!("{}{chunked}{text}{}", post("good"), post("never seen"))).await;
@@ -99,9 +105,15 @@ async fn chunked_bodies_are_read() {
 #[tokio::test]
 async fn malformed_chunks_end_the_connection() {
     let server = start("", ServerLimits::default()).await;
-    for body in ["x\r\n", "5\nhello", "5\r\nhelloGET / HTTP/1.1\r\n\r\n", "fffffffffffffffff\r\n", "5 5\r\nhello\r\n"] {
+    for body in [
+        "x\r\n",
+        "5\nhello",
+        "5\r\nhelloGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "fffffffffffffffff\r\n",
+        "5 5\r\nhello\r\n",
+    ] {
         let mut raw = Raw::connect(&server).await;
-        raw.send(&format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}")).await;
+        raw.send(&format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}")).await;
         assert_rpc_error(&raw.answer().await.unwrap(), 400, "-32600");
         assert!(raw.is_closed().await, "{body:?}");
     }
@@ -123,7 +135,9 @@ async fn a_request_may_come_in_single_bytes() {
     let server = start("", ServerLimits::default()).await;
     let mut raw = Raw::connect(&server).await;
     raw.stream.set_nodelay(true).unwrap();
-    for text in [post("slowly"), "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".into()] {
+    for text in
+        [post("slowly"), "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".into()]
+    {
         for byte in text.as_bytes() {
             raw.stream.write_all(&[*byte]).await.unwrap();
             tokio::task::yield_now().await;
@@ -136,8 +150,9 @@ async fn a_request_may_come_in_single_bytes() {
 async fn requests_cut_anywhere_are_read_the_same() {
     let server = start("", ServerLimits::default()).await;
     let large = "y".repeat(9_000);
-    let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nab\r\n1\r\nc\r\n0\r\nT: u\r\n\r\n";
-    let text = format!("{}{chunked}GET / HTTP/1.1\r\n\r\n{}{}", post("one"), post(&large), post("last"));
+    let chunked =
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nab\r\n1\r\nc\r\n0\r\nT: u\r\n\r\n";
+    let text = format!("{}{chunked}GET / HTTP/1.1\r\nHost: a\r\n\r\n{}{}", post("one"), post(&large), post("last"));
     for cut in [1, 2, 3, 7, 64, 101, 1_000, 8_191, 8_192, 8_193, 30_000] {
         let raw = Raw::connect(&server).await;
         raw.stream.set_nodelay(true).unwrap();
@@ -207,7 +222,7 @@ async fn a_client_that_ends_its_side_still_gets_its_answer() {
 async fn a_body_that_ends_too_early_is_no_request() {
     let server = start("", ServerLimits::default()).await;
     let mut raw = Raw::connect(&server).await;
-    raw.send("POST / HTTP/1.1\r\nContent-Length: 50\r\n\r\nhello").await;
+    raw.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nhello").await;
     raw.stream.shutdown().await.unwrap();
     assert_rpc_error(&raw.answer().await.unwrap(), 400, "-32600");
 }
@@ -215,13 +230,13 @@ async fn a_body_that_ends_too_early_is_no_request() {
 #[tokio::test]
 async fn heads_have_a_size() {
     let server = start("", ServerLimits::default()).await;
-    let fits = format!("POST / HTTP/1.1\r\nA: {}\r\nContent-Length: 2\r\n\r\nhi", "x".repeat(16_000));
+    let fits = format!("POST / HTTP/1.1\r\nHost: a\r\nA: {}\r\nContent-Length: 2\r\n\r\nhi", "x".repeat(16_000));
     assert_eq!(ask(&server, &fits).await.text(), "hi");
     for text in [
-        format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(20_000)),
-        format!("GET / HTTP/1.1\r\nA: {}", "x".repeat(300_000)),
-        format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(20_000)),
-        format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "x".repeat(20_000)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}", "x".repeat(300_000)),
+        format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(20_000)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(65)),
     ] {
         let mut raw = Raw::connect(&server).await;
         // The server may close before all of it is sent.
@@ -241,7 +256,10 @@ async fn a_body_at_the_limit_passes_and_one_byte_more_does_not() {
     assert_eq!(ask(&server, &post(&"x".repeat(limit))).await.body.len(), limit);
     assert_rpc_error(&ask(&server, &post(&"x".repeat(limit + 1))).await, 413, "-32600");
     let chunked = |len: usize| {
-        format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(len))
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n{}\r\n0\r\n\r\n",
+            "x".repeat(len)
+        )
     };
     assert_eq!(ask(&server, &chunked(limit)).await.body.len(), limit);
     let answer = ask(&server, &chunked(limit + 1)).await;
@@ -255,7 +273,7 @@ async fn an_oversized_upload_is_read_away_so_that_the_sender_sees_why() {
     // Larger than what the sockets can hold: without draining, writing would fail.
     let answer = ask(&server, &post(&"x".repeat(3_500_000))).await;
     assert_rpc_error(&answer, 413, "-32600");
-    let guessed = format!("PUT / HTTP/1.1\r\nContent-Length: 3500000\r\n\r\n{}", "x".repeat(3_500_000));
+    let guessed = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3500000\r\n\r\n{}", "x".repeat(3_500_000));
     assert_eq!(ask(&server, &guessed).await.status, 405);
 }
 
@@ -263,8 +281,8 @@ async fn an_oversized_upload_is_read_away_so_that_the_sender_sees_why() {
 async fn a_body_without_end_is_cut_off() {
     let server = start("", small()).await;
     for head in [
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "POST /guess HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST /guess HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
     ] {
         let raw = Raw::connect(&server).await;
         let (mut read, mut write) = raw.stream.into_split();
@@ -290,7 +308,7 @@ async fn a_body_without_end_is_cut_off() {
 async fn lengths_that_no_body_has_are_too_large() {
     let server = start("", ServerLimits::default()).await;
     for length in ["18446744073709551616", "99999999999999999999999999", "9223372036854775808"] {
-        let text = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+        let text = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
         assert_rpc_error(&ask(&server, &text).await, 413, "-32600");
     }
 }
@@ -299,12 +317,12 @@ async fn lengths_that_no_body_has_are_too_large() {
 async fn expect_100_continue_works() {
     let server = start("", small()).await;
     let mut raw = Raw::connect(&server).await;
-    raw.send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
+    raw.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
     assert_eq!(raw.answer().await.unwrap().status, 100);
     raw.send("hello").await;
     assert_eq!(raw.answer().await.unwrap().text(), "hello");
 
-    raw.send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10001\r\n\r\n").await;
+    raw.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 10001\r\n\r\n").await;
     assert_rpc_error(&raw.answer().await.unwrap(), 413, "-32600");
     assert!(raw.is_closed().await);
 }
@@ -312,7 +330,7 @@ async fn expect_100_continue_works() {
 #[tokio::test]
 async fn a_stalled_head_is_answered_408() {
     let server = start("", ServerLimits { head_timeout: short(), ..ServerLimits::default() }).await;
-    for text in ["", "\r\n", "POST", "POST / HTTP/1.1\r\nContent-Le"] {
+    for text in ["", "\r\n", "POST", "POST / HTTP/1.1\r\nHost: a\r\nContent-Le"] {
         let mut raw = Raw::connect(&server).await;
         raw.send(text).await;
         assert_rpc_error(&raw.answer().await.unwrap(), 408, "-32600");
@@ -329,9 +347,9 @@ async fn a_stalled_head_is_answered_408() {
 async fn a_stalled_body_is_answered_408() {
     let server = start("", ServerLimits { request_timeout: short(), ..ServerLimits::default() }).await;
     for text in [
-        "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhell",
-        "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhell",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
     ] {
         let mut raw = Raw::connect(&server).await;
         raw.send(text).await;
@@ -344,7 +362,7 @@ async fn a_stalled_body_is_answered_408() {
 async fn a_dripping_client_gets_no_more_time_than_a_silent_one() {
     let limits = ServerLimits { head_timeout: short(), request_timeout: short(), ..ServerLimits::default() };
     let server = start("", limits).await;
-    for head in ["POST / HTTP/1.1\r\nA: ", "POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n"] {
+    for head in ["POST / HTTP/1.1\r\nHost: a\r\nA: ", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"] {
         let raw = Raw::connect(&server).await;
         let (read, mut write) = raw.stream.into_split();
         write.write_all(head.as_bytes()).await.unwrap();

@@ -241,6 +241,18 @@ async fn the_connection_over_the_limit_is_refused_with_503() {
 }
 
 #[tokio::test]
+async fn however_many_come_at_once_each_is_told_why() {
+    let server = start("", ServerLimits { max_connections: 0, ..ServerLimits::default() }).await;
+    let mut many = Vec::new();
+    for _ in 0..100 {
+        many.push(Raw::connect(&server).await);
+    }
+    for raw in &mut many {
+        assert_eq!(raw.answer().await.expect("an answer").status, 503);
+    }
+}
+
+#[tokio::test]
 async fn a_stop_finishes_what_is_under_way() {
     let server = start("", ServerLimits::default()).await;
     let (mut idle, mut busy) = (Raw::connect(&server).await, Raw::connect(&server).await);

@@ -120,7 +120,7 @@ impl FramedStream {
     /// Approves what can be approved of the buffered bytes.
     fn judge(&mut self) -> Result<Verdict, Plain> {
         if matches!(self.stage, Stage::Head { searched: 0 }) {
-            self.buffer.skip_newlines();
+            self.buffer.skip_empty_lines();
         }
         let bytes = self.buffer.bytes();
         if bytes.is_empty() {
@@ -128,6 +128,9 @@ impl FramedStream {
         }
         match &mut self.stage {
             Stage::Head { searched } => {
+                if bytes == b"\r" {
+                    return Ok(Verdict::Incomplete);
+                }
                 if !is_token_byte(bytes[0]) {
                     return Err(Plain::BadRequest("this is no HTTP request"));
                 }

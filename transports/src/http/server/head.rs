@@ -33,6 +33,9 @@ pub(super) fn find_end(input: &[u8], from: usize) -> Option<usize> {
 /// # Errors
 /// What to answer instead of serving the request.
 pub(super) fn inspect(head: &[u8]) -> Result<BodyLength, Plain> {
+    if has_bare_newline(head) {
+        return Err(Plain::BadRequest("a line of the request head does not end with CRLF"));
+    }
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
@@ -43,7 +46,25 @@ pub(super) fn inspect(head: &[u8]) -> Result<BodyLength, Plain> {
     if !is_target(request.path.unwrap_or_default()) {
         return Err(Plain::BadRequest("the request target is malformed"));
     }
-    body_length(request.headers, request.version == Some(1))
+    let is_http_11 = request.version == Some(1);
+    check_host(request.headers, is_http_11)?;
+    body_length(request.headers, is_http_11)
+}
+
+/// Some parsers end a line there and some do not; whoever stands in front of us may be one of the others.
+fn has_bare_newline(head: &[u8]) -> bool {
+    let is_bare = |(at, byte): (usize, &u8)| *byte == b'\n' && (at == 0 || head[at - 1] != b'\r');
+    head.iter().enumerate().any(is_bare)
+}
+
+/// RFC 9112, section 3.2: exactly one in HTTP/1.1, at most one before.
+fn check_host(headers: &[httparse::Header<'_>], is_http_11: bool) -> Result<(), Plain> {
+    match headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host")).count() {
+        1 => Ok(()),
+        0 if !is_http_11 => Ok(()),
+        0 => Err(Plain::BadRequest("the request has no Host")),
+        _ => Err(Plain::BadRequest("the request has more than one Host")),
+    }
 }
 
 fn body_length(headers: &[httparse::Header<'_>], is_http_11: bool) -> Result<BodyLength, Plain> {
@@ -126,11 +147,25 @@ mod tests {
             "Content-Length : 5\r\n",
             " folded: 1\r\n",
             "no colon\r\n",
+            "A: b\n",
+            "A: b\n\r\n",
+            "\n",
+            "Host: b\r\n",
+            "host: a\r\n",
         ] {
             assert!(matches!(head(lines), Err(Plain::BadRequest(_))), "{lines:?}: {:?}", head(lines));
         }
         let in_1_0 = inspect(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
         assert!(matches!(in_1_0, Err(Plain::BadRequest(_))));
+    }
+
+    #[test]
+    fn wants_one_host_in_http_1_1() {
+        assert_eq!(inspect(b"GET / HTTP/1.1\r\n\r\n"), Err(Plain::BadRequest("the request has no Host")));
+        assert_eq!(inspect(b"GET / HTTP/1.1\r\nHost:\r\n\r\n"), Ok(BodyLength::None));
+        assert_eq!(inspect(b"GET / HTTP/1.0\r\n\r\n"), Ok(BodyLength::None));
+        let twice = inspect(b"GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n");
+        assert_eq!(twice, Err(Plain::BadRequest("the request has more than one Host")));
     }
 
     #[test]
@@ -152,7 +187,7 @@ mod tests {
     #[test]
     fn targets_of_every_form_reach_the_router() {
         for target in ["/", "//a/b", "http://a/b", "*", "/a?b=c", "/%7e", "/a|b", "/\"{}"] {
-            assert!(inspect(format!("GET {target} HTTP/1.1\r\n\r\n").as_bytes()).is_ok(), "{target}");
+            assert!(inspect(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).is_ok(), "{target}");
         }
     }
 

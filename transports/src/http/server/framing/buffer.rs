@@ -53,10 +53,9 @@ impl Buffer {
     }
 
     /// Drops the empty lines that some clients send between requests.
-    pub(super) fn skip_newlines(&mut self) {
-        let skipped = self.bytes().iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-        if skipped > 0 {
-            self.consume(skipped);
+    pub(super) fn skip_empty_lines(&mut self) {
+        while self.bytes().starts_with(b"\r\n") {
+            self.consume(2);
         }
     }
 
