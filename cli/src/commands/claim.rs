@@ -85,6 +85,6 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     }
     let known = if claimed.was_known { "was a contact before" } else { "and you trust each other now" };
     let name = people::shown(&contact.name);
-    context.out.note(&format!("{name} {known}; next: `muretai send {name} 'hello'`"));
+    context.next(&format!("{name} {known}; next: `muretai send {name} 'hello'`"));
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::{
     context::{self, Context},
     exit::Exit,
     failure::Failure,
-    parse, people, progress, wire,
+    parse, people, progress, stdin, wire,
 };
 
 /// Send a signed message and print the verified reply
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     timeout: Option<Duration>,
     /// How often to try again when nobody can be reached
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse::count)]
     retries: u32,
     /// Speak to an A2A agent that has no DID; its reply proves nothing
     #[arg(long)]
@@ -75,6 +75,9 @@ struct ReplyJson<'a> {
     context_id: Option<&'a str>,
 }
 
+/// What to do with a text that cannot be sent.
+const LIMITS: &str = "a text is UTF-8, at most 65536 bytes; send more in parts, or the place where it can be fetched";
+
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let request = request(context, args)?;
     context::block_on(async {
@@ -87,7 +90,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 }
 
 fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
-    let text = if args.text == "-" { text_from(std::io::stdin().lock())? } else { args.text.clone() };
+    let text = if args.text == "-" { text_from(stdin::take("the text")?)? } else { args.text.clone() };
     if text.len() > MAX_TEXT_BYTES {
         return Err(Failure::failed(format!(
             "cannot send this text: it is {} bytes, the limit is {MAX_TEXT_BYTES}",
@@ -107,22 +110,16 @@ fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
 }
 
 fn text_from(source: impl Read) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let attempt = "cannot send the text on standard input";
-    source.take(MAX_TEXT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| Failure::io(attempt, &error))?;
-    if bytes.len() > MAX_TEXT_BYTES {
-        return Err(Failure::failed(format!("{attempt}: it is longer than {MAX_TEXT_BYTES} bytes"))
-            .hint("send it in parts, or send where it can be fetched"));
-    }
-    String::from_utf8(bytes).map_err(|error| Failure::io(attempt, &error.utf8_error()))
+    stdin::text(source, MAX_TEXT_BYTES, "cannot send the text on standard input")
+        .map_err(|failure| failure.hint(LIMITS))
 }
 
 async fn deliver(context: &Context, agent: &Agent, request: &SendRequest) -> Result<Sent, Failure> {
     let target = people::shown(&request.target);
     let sending = progress::watch(&context.out, format!("waiting for {target}"), agent.send(request));
-    let attempt = format!("cannot send to `{target}`");
+    let attempt = format!("cannot send to `{}`", request.target);
     tokio::select! {
-        sent = sending => sent.map_err(|error| Failure::of(attempt, &error)),
+        sent = sending => sent.map_err(|error| Failure::of(attempt, &error).about(&request.target)),
         _ = tokio::signal::ctrl_c() => Err(Failure::failed(format!("{attempt}: interrupted"))
             .hint("the peer may have it already")),
     }
