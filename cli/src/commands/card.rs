@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct Args {
     /// A contact's name, a DID, a card URL or a bare domain
     target: Option<String>,
-    /// How long everything together may take [default: 30s]
+    /// How long it may take; a peer's card gets at most 10s [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     timeout: Option<Duration>,
     /// Dial loopback and private addresses that a peer named

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Dial loopback and private addresses that the invite names
     #[arg(long)]
     allow_private: bool,
-    /// How long everything together may take [default: 30s]
+    /// How long everything together may take; each request gets at most 10s of it [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     timeout: Option<Duration>,
     /// Send no greeting afterwards

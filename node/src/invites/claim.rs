@@ -4,6 +4,8 @@
 //! take back, whenever we are stopped. What must not be lost between the two is the invite itself, because a short
 //! link leads nowhere once it is spent; so the card is kept before the claim is sent. Whoever is stopped in between
 //! claims the same link again, and the inviter gives the same DID the same success.
+use std::time::Duration;
+
 use bytes::Bytes;
 use muretai_protocol::{
     MessageId,
@@ -21,7 +23,7 @@ use muretai_store::{
 };
 use muretai_transports::{
     TransportError,
-    guard::Policy,
+    guard::{self, Policy},
     http::{FetchOptions, Fetched},
 };
 use tokio::time::{Instant, timeout_at};
@@ -41,6 +43,8 @@ use crate::{
 const METHOD: &str = "onboard/claim";
 /// Redirects that the fetch of an invite follows (12.1).
 const INVITE_REDIRECTS: u8 = 5;
+/// How long one request of a claim may take: there is nothing behind it that thinks.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a claim is sent when the connection fails: the inviter takes it as often as it comes.
 const ATTEMPTS: u32 = 3;
 
@@ -63,7 +67,7 @@ impl Agent {
         let base = base.ok_or(ClaimError::NoAddress)?;
         // The owner saw the link: when its host is local, an inviter on that same network is what was meant.
         let allow_private = request.allow_private || (typed != Network::Other && network_of(&base) == typed);
-        let policy = self.policy_for_named(&base, allow_private).await?;
+        let policy = self.policy_for_named(&base, allow_private);
         if let Err(error) = self.present(&invite, &base, policy, request, deadline).await {
             if let (true, Some(key)) = (error.is_spent(), &kept) {
                 self.store().set_setting(key, None).await?;
@@ -95,7 +99,10 @@ impl Agent {
         deadline: Instant,
     ) -> Result<Invite, ClaimError> {
         let verify = |card| {
-            invite::verify(card, Some(self.did()), now()).map_err(|error| ClaimError::of_invite(error, self.did()))
+            let invite = invite::verify(card, Some(self.did()), now());
+            let invite = invite.map_err(|error| ClaimError::of_invite(error, self.did()))?;
+            check_places(&invite)?;
+            Ok(invite)
         };
         let (url, key) = match (link, key) {
             (Link::Token(card), _) => return verify(card),
@@ -119,10 +126,11 @@ impl Agent {
     async fn fetch_invite(&self, url: &str, request: &ClaimRequest, deadline: Instant) -> Result<Value, ClaimError> {
         let policy = link_policy(url, request.allow_private);
         let options = FetchOptions { policy, max_bytes: MAX_RESPONSE_BYTES, redirects: INVITE_REDIRECTS };
+        let (deadline, after) = call_deadline(deadline, request);
         let fetched = match timeout_at(deadline, self.inner.http.fetch(url, &options)).await {
             Ok(Ok(fetched)) => fetched,
             Ok(Err(source)) => return Err(ClaimError::Transport { url: url.to_owned(), source }),
-            Err(_) => return Err(ClaimError::TimedOut { url: url.to_owned(), after: request.timeout }),
+            Err(_) => return Err(ClaimError::TimedOut { url: url.to_owned(), after }),
         };
         let url = url.to_owned();
         match fetched.status {
@@ -167,13 +175,14 @@ impl Agent {
             // Signed anew each time: a repeated id would be answered as a duplicate, and not with the result.
             let (id, body) = self.claim_body(invite);
             let body = Bytes::from(body);
-            let error = match timeout_at(deadline, self.inner.http.post(&url, body, &[], policy)).await {
+            let (until, after) = call_deadline(deadline, request);
+            let error = match timeout_at(until, self.inner.http.post(&url, body, &[], policy)).await {
                 Ok(Ok(fetched)) => return accepted(&fetched, &id, invite, url),
                 Ok(Err(source)) => source,
-                Err(_) => return Err(ClaimError::TimedOut { url, after: request.timeout }),
+                Err(_) => return Err(ClaimError::TimedOut { url, after }),
             };
             let may_pass = matches!(error, TransportError::Connect { .. } | TransportError::Closed { .. });
-            let wait = std::time::Duration::from_millis(100 * u64::from(attempt));
+            let wait = Duration::from_millis(100 * u64::from(attempt));
             if !may_pass || attempt == ATTEMPTS || Instant::now() + wait >= deadline {
                 return Err(ClaimError::Transport { url, source: error });
             }
@@ -248,7 +257,7 @@ impl Agent {
             text: format!("Hello, this is {}. I have accepted your invite.", self.name()),
             context_id: None,
             reply_to: None,
-            timeout: deadline.saturating_duration_since(Instant::now()),
+            timeout: deadline.saturating_duration_since(Instant::now()).min(CALL_TIMEOUT),
             retries: 0,
             unverified: false,
             allow_private: false,
@@ -270,6 +279,11 @@ fn already_known(contact: &Contact, request: &ClaimRequest) -> Vec<String> {
     notes
 }
 
+/// When one request of a claim has to be over, and after how long that is.
+fn call_deadline(deadline: Instant, request: &ClaimRequest) -> (Instant, Duration) {
+    (deadline.min(Instant::now() + CALL_TIMEOUT), request.timeout.min(CALL_TIMEOUT))
+}
+
 /// The host of a link is the sender's choice, and the owner saw it. A local address in plain sight is what the owner
 /// means; a name must not lead to one, nor into the overlay, unless the owner says so.
 fn link_policy(url: &str, allow_private: bool) -> Policy {
@@ -278,6 +292,20 @@ fn link_policy(url: &str, allow_private: bool) -> Policy {
     }
     let host = host_of(url.split_once("://").map_or(url, |(_, rest)| rest));
     if host.parse::<std::net::IpAddr>().is_ok() { Policy::Peer } else { Policy::Public }
+}
+
+/// Refuses an invite with an address that nobody ever dials: link-local, unspecified, multicast, in any spelling.
+fn check_places(invite: &Invite) -> Result<(), ClaimError> {
+    let url = (!invite.url.is_empty()).then_some(&invite.url);
+    for (what, place) in [("address", url), ("relay", invite.relay.as_ref())] {
+        let Some(place) = place else { continue };
+        guard::check_url(place, Policy::Owner).map_err(|source| ClaimError::BadPlace {
+            what,
+            url: one_line(place, 200),
+            source,
+        })?;
+    }
+    Ok(())
 }
 
 /// Reads the inviter's answer. Its result is not signed, so it must at least say what 5.2 has it say: `ok`, and the

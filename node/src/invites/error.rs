@@ -9,7 +9,7 @@ use muretai_protocol::{
     urls::BaseUrlError,
 };
 use muretai_store::StoreError;
-use muretai_transports::TransportError;
+use muretai_transports::{TransportError, guard::GuardError};
 
 use crate::{
     Fault,
@@ -110,6 +110,17 @@ pub enum ClaimError {
     NotAnInvite {
         /// The link.
         url: String,
+    },
+    /// The invite names a place that is never dialled, whoever asks for it.
+    #[error("the invite's {what} {url:?} is never dialled")]
+    BadPlace {
+        /// Which.
+        what: &'static str,
+        /// The URL, made safe.
+        url: String,
+        /// Why.
+        #[source]
+        source: GuardError,
     },
     /// The invite names nothing that can be dialled.
     #[error("the invite names no address that can be dialled")]
@@ -216,6 +227,7 @@ impl ClaimError {
             error if error.is_spent() => {
                 "the invite is unknown, used, expired or revoked; an invite works once, so ask for a new one"
             }
+            ClaimError::BadPlace { .. } => "ask for a new one with an address that others can dial",
             ClaimError::NoAddress => "ask for a new one that is made while the inviter's agent is served",
             ClaimError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
             ClaimError::NotAccepted { .. } => "nothing was kept; ask the inviter what its agent says",

@@ -59,17 +59,20 @@ async fn invite(south: &Served) -> NewInvite {
 
 /// An inviter's key, its card for a URL, and the link that needs no fetch.
 fn forged(key: &SigningKey, url: &str, exp: UnixSeconds) -> Value {
-    let spec = InviteSpec {
-        name: "south",
-        url,
+    invite::mint(key, &InviteSpec { url, ..spec("south", exp) })
+}
+
+fn spec(name: &str, exp: UnixSeconds) -> InviteSpec<'_> {
+    InviteSpec {
+        name,
+        url: "",
         specialty: None,
         nonce: "00112233445566778899aabbccddeeff",
         exp,
         purpose: None,
         relay: None,
         enc_pub: None,
-    };
-    invite::mint(key, &spec)
+    }
 }
 
 fn tomorrow() -> UnixSeconds {
@@ -379,10 +382,15 @@ async fn a_token_with_an_inner_address_needs_a_neighbour_or_the_owners_word() {
     assert!(error.hint().unwrap().contains("--allow-private"));
     assert!(south.seen().is_empty());
     assert!(north.agent.store().contacts().await.unwrap().is_empty());
-    // Another agent of this home is served on loopback.
+    // Another agent of this home is served on loopback, and this inviter is not that agent.
     let west = agent_in(&Home::at(north.home.path()), "west").await;
-    let (_, stop) = serve(&west).await;
-    let claimed = north.agent.claim(&request).await.unwrap();
+    let (west_url, stop) = serve(&west).await;
+    let error = north.agent.claim(&request).await.unwrap_err();
+    assert!(matches!(error, ClaimError::Transport { source: TransportError::Refused { .. }, .. }), "{error:?}");
+    assert!(south.seen().is_empty());
+    let invite = west.create_invite(&InviteRequest::default()).await.unwrap();
+    let claimed = north.agent.claim(&claim(&invite.token_link)).await.unwrap();
+    assert_eq!(claimed.contact.coordinates.url.as_ref(), Some(&west_url));
     assert!(!claimed.contact.allow_private, "neighbours are judged anew each time");
     stop.stop();
     let allowed = ClaimRequest { allow_private: true, ..request };
@@ -394,7 +402,32 @@ async fn a_link_local_address_is_never_dialled() {
     let north = agent("north").await;
     let link = invite::token_link(&forged(&key(2), "http://169.254.169.254", tomorrow()));
     let error = north.agent.claim(&ClaimRequest { allow_private: true, ..claim(&link) }).await.unwrap_err();
-    assert!(matches!(error, ClaimError::Transport { source: TransportError::Refused { .. }, .. }), "{error:?}");
+    assert!(matches!(error, ClaimError::BadPlace { what: "address", .. }), "{error:?}");
     let error = north.agent.claim(&claim("http://169.254.169.254/i/code")).await.unwrap_err();
     assert!(matches!(error, ClaimError::Transport { source: TransportError::Refused { .. }, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_invite_with_a_place_that_nobody_dials_is_refused_before_anything_is_stored() {
+    for bad in
+        ["http://169.254.169.254/latest", "http://0.0.0.0:1", "http://2852039166", "http://0", "http://[fe80::1]"]
+    {
+        for is_relay in [true, false] {
+            let north = agent("north").await;
+            let south = Fake::start(move |base, seen, _| {
+                let (url, relay) = if is_relay { (base, Some(bad)) } else { (bad, None) };
+                let spec = InviteSpec { relay, url, ..spec("south", tomorrow()) };
+                if seen.method == "GET" { Act::json(&invite::mint(&key(2), &spec)) } else { welcome(&key(2)) }
+            })
+            .await;
+            let link = format!("{}/i/code", south.url);
+            let error = north.agent.claim(&ClaimRequest { allow_private: true, ..claim(&link) }).await.unwrap_err();
+            assert!(matches!(error, ClaimError::BadPlace { .. }), "{bad} {is_relay}: {error:?}");
+            assert_eq!(error.fault(), Fault::Failed);
+            assert!(south.posts().is_empty());
+            let store = north.agent.store();
+            assert!(store.contacts().await.unwrap().is_empty());
+            assert_eq!(store.setting(&format!("claim:{link}")).await.unwrap(), None);
+        }
+    }
 }

@@ -1,21 +1,16 @@
 //! Which addresses a URL may lead to, by who named it (12.1, rule 4).
 //!
 //! The owner may dial loopback and private addresses. A URL out of a peer's mouth leads there only when the owner
-//! allowed it for that contact, or when an agent of this home is served on the same kind of network: then the two are
-//! neighbours, and an address that only neighbours can dial is what they would name.
+//! allowed it for that contact, or while an agent of this home is served close by: at that very loopback address, or on
+//! a private network of the same block. A service that has stopped is nobody's neighbour, and other ports of this
+//! machine belong to other programs.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use muretai_store::{
-    StoreError,
-    contacts::{Contact, CoordinateSource},
-};
+use muretai_protocol::urls;
+use muretai_store::contacts::{Contact, CoordinateSource};
 use muretai_transports::guard::Policy;
 
-use crate::{
-    Agent,
-    send::target::host_of,
-    serve::{URL_SETTING, running_url},
-};
+use crate::{Agent, send::target::host_of, serve::running_url};
 
 /// The kind of network that a URL's host is on, as far as its spelling tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +18,8 @@ pub(crate) enum Network {
     Loopback,
     /// One of the private blocks; two of the same kind may still be two networks.
     Private(&'static str),
+    /// `100.64.0.0/10`, which providers and overlays put between strangers.
+    Shared,
     /// Anything else, names that would have to be resolved included.
     Other,
 }
@@ -46,7 +43,7 @@ fn network_of_v4(address: Ipv4Addr) -> Network {
         [10, ..] => Network::Private("10.0.0.0/8"),
         [172, 16..=31, ..] => Network::Private("172.16.0.0/12"),
         [192, 168, ..] => Network::Private("192.168.0.0/16"),
-        [100, 64..=127, ..] => Network::Private("100.64.0.0/10"),
+        [100, 64..=127, ..] => Network::Shared,
         _ => Network::Other,
     }
 }
@@ -62,32 +59,28 @@ fn network_of_v6(address: Ipv6Addr) -> Network {
 
 impl Agent {
     /// The policy for a URL that a peer named.
-    pub(crate) async fn policy_for_named(&self, url: &str, allow_private: bool) -> Result<Policy, StoreError> {
-        let network = network_of(url);
-        let is_allowed = allow_private || (network != Network::Other && self.is_neighbour(network).await?);
-        Ok(if is_allowed { Policy::Owner } else { Policy::Peer })
+    pub(crate) fn policy_for_named(&self, url: &str, allow_private: bool) -> Policy {
+        if allow_private || self.is_neighbour(url) { Policy::Owner } else { Policy::Peer }
     }
 
     /// The policy for a contact's stored URL: the owner's own word for it, or the peer's.
-    pub(crate) async fn policy_for_contact(
-        &self,
-        contact: &Contact,
-        url: &str,
-        allow_private: bool,
-    ) -> Result<Policy, StoreError> {
+    pub(crate) fn policy_for_contact(&self, contact: &Contact, url: &str, allow_private: bool) -> Policy {
         if contact.source == CoordinateSource::Owner {
-            return Ok(Policy::Owner);
+            return Policy::Owner;
         }
-        self.policy_for_named(url, allow_private || contact.allow_private).await
+        self.policy_for_named(url, allow_private || contact.allow_private)
     }
 
-    /// Whether this agent, or another of this home, is served on such a network.
-    async fn is_neighbour(&self, network: Network) -> Result<bool, StoreError> {
-        let own = self.store().setting(URL_SETTING).await?;
-        if own.is_some_and(|url| network_of(&url) == network) {
-            return Ok(true);
+    /// Whether an agent of this home is served close to such a URL right now.
+    fn is_neighbour(&self, url: &str) -> bool {
+        match network_of(url) {
+            Network::Loopback => {
+                let origin = urls::origin(url);
+                !origin.is_empty() && self.served_urls().iter().any(|served| urls::origin(served) == origin)
+            }
+            network @ Network::Private(_) => self.served_urls().iter().any(|served| network_of(served) == network),
+            Network::Shared | Network::Other => false,
         }
-        Ok(self.served_urls().iter().any(|url| network_of(url) == network))
     }
 
     /// The URLs that the agents of this home are served at right now.
@@ -106,6 +99,10 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        Home,
+        testing::{self, Owned},
+    };
 
     #[test]
     fn tells_networks_apart() {
@@ -119,6 +116,11 @@ mod tests {
             ("http://10.1.2.3:9", Network::Private("10.0.0.0/8")),
             ("http://172.31.0.1", Network::Private("172.16.0.0/12")),
             ("http://[fd00::1]", Network::Private("fc00::/7")),
+            ("http://100.64.0.1", Network::Shared),
+            // Odd spellings are nobody's neighbours; the guard reads them as the addresses that they are.
+            ("http://2130706433", Network::Other),
+            ("http://127.1", Network::Other),
+            ("http://0x7f.0.0.1", Network::Other),
             ("http://172.32.0.1", Network::Other),
             ("http://[200::1]", Network::Other),
             ("http://user@127.0.0.1@south.example", Network::Other),
@@ -128,5 +130,59 @@ mod tests {
         ] {
             assert_eq!(network_of(url), network, "{url}");
         }
+    }
+
+    /// A lock file as a running `serve` of another agent in this home holds it.
+    fn serve_elsewhere(owned: &Owned, name: &str, url: &str) -> std::fs::File {
+        let dir = Home::at(owned.home.path()).dir_for(name).unwrap();
+        std::fs::create_dir_all(&dir.path).unwrap();
+        let path = dir.path.join("serve.lock");
+        std::fs::write(&path, format!("1\n{url}\n")).unwrap();
+        let file = std::fs::File::open(path).unwrap();
+        file.lock().unwrap();
+        file
+    }
+
+    #[tokio::test]
+    async fn loopback_is_near_only_where_an_agent_of_this_home_is_served_now() {
+        let north = testing::agent("north").await;
+        let policy = |url: &str| north.agent.policy_for_named(url, false);
+        let url = "http://127.0.0.1:4100";
+        assert_eq!(policy(url), Policy::Peer);
+        let lock = serve_elsewhere(&north, "south", url);
+        for same in [url, "http://127.0.0.1:4100/", "HTTP://127.0.0.1:4100/x"] {
+            assert_eq!(policy(same), Policy::Owner, "{same}");
+        }
+        for other in ["http://127.0.0.1:4101", "http://127.0.0.1", "http://127.0.0.2:4100", "http://[::1]:4100"] {
+            assert_eq!(policy(other), Policy::Peer, "{other}");
+        }
+        for odd in ["http://localhost:99999", "http://192.168.1.1", "http://100.64.0.1", "https://127.0.0.1:4100"] {
+            assert_eq!(policy(odd), Policy::Peer, "{odd}");
+        }
+        assert_eq!(north.agent.policy_for_named("http://127.0.0.1:4101", true), Policy::Owner);
+        drop(lock);
+        assert_eq!(policy(url), Policy::Peer, "a stopped service is no neighbour");
+    }
+
+    #[tokio::test]
+    async fn private_networks_are_near_while_an_agent_of_this_home_is_served_in_the_same_block() {
+        let north = testing::agent("north").await;
+        let policy = |url: &str| north.agent.policy_for_named(url, false);
+        let lock = serve_elsewhere(&north, "south", "http://192.168.1.7:4100");
+        assert_eq!(policy("http://192.168.200.1"), Policy::Owner);
+        for other in ["http://10.0.0.1", "http://172.16.0.1", "http://[fd00::1]", "http://127.0.0.1:4100"] {
+            assert_eq!(policy(other), Policy::Peer, "{other}");
+        }
+        drop(lock);
+        assert_eq!(policy("http://192.168.200.1"), Policy::Peer);
+        let _shared = serve_elsewhere(&north, "south", "http://100.64.0.7");
+        assert_eq!(policy("http://100.64.0.8"), Policy::Peer, "shared blocks are full of strangers");
+    }
+
+    #[tokio::test]
+    async fn where_an_agent_was_served_once_counts_for_nothing() {
+        let north = testing::agent("north").await;
+        north.agent.store().set_setting(crate::serve::URL_SETTING, Some("http://127.0.0.1:4100")).await.unwrap();
+        assert_eq!(north.agent.policy_for_named("http://127.0.0.1:4100", false), Policy::Peer);
     }
 }

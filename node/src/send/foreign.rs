@@ -48,7 +48,7 @@ pub(crate) async fn send(
     let same_origin = muretai_protocol::urls::origin(&interface.url) == muretai_protocol::urls::origin(card_url);
     let policy = match same_origin {
         true => Policy::Owner,
-        false => agent.policy_for_named(&interface.url, request.allow_private).await?,
+        false => agent.policy_for_named(&interface.url, request.allow_private),
     };
     let message_id = MessageId::from_random(random()).as_str().to_owned();
     let outgoing = Outgoing {

@@ -23,6 +23,8 @@ use std::time::Duration;
 
 use crate::{Agent, Fault, agent::now};
 
+/// How long a card may take, with all the places that are looked at; no computation stands behind it.
+const CARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Redirects that a card fetch follows (12.1); the envelope's fetch follows none.
 const CARD_REDIRECTS: u8 = 5;
 /// Characters of a peer's URL that an error repeats.
@@ -237,7 +239,8 @@ impl Agent {
     /// Fetches and verifies the card at a URL that the owner typed, or that a contact has.
     ///
     /// With `expect`, the card of anybody else is an error. A contact's own URL is dialled under what that contact may
-    /// name; every other URL counts as the owner's. At most six requests, each bounded in size and time.
+    /// name; every other URL counts as the owner's. At most six requests, bounded in size, and
+    /// all together within ten seconds.
     pub async fn fetch_card(
         &self,
         url: &str,
@@ -249,13 +252,26 @@ impl Agent {
             && let Some(contact) = self.store().contact(did).await?
             && contact.coordinates.url.as_deref().is_some_and(|own| own == url || urls::same_scope(own, url))
         {
-            policy = self.policy_for_contact(&contact, url, allow_private).await?;
+            policy = self.policy_for_contact(&contact, url, allow_private);
         }
         self.fetch_card_under(url, expect, policy).await
     }
 
     /// The same under a policy that the caller decided on.
     pub(crate) async fn fetch_card_under(
+        &self,
+        url: &str,
+        expect: Option<&Did>,
+        policy: Policy,
+    ) -> Result<FetchedCard, CardFetchError> {
+        tokio::time::timeout(CARD_TIMEOUT, self.fetch_card_untimed(url, expect, policy)).await.unwrap_or_else(|_| {
+            let url = one_line(url, SHOWN_URL_CHARS);
+            let source = TransportError::Timeout { url: url.clone(), limit: CARD_TIMEOUT };
+            Err(CardFetchError::Transport { url, source })
+        })
+    }
+
+    async fn fetch_card_untimed(
         &self,
         url: &str,
         expect: Option<&Did>,
@@ -275,7 +291,7 @@ impl Agent {
         }
         let served_at = places.base_of(&fetched.url);
         // Where a redirect led is no longer the owner's word.
-        let policy = if urls::origin(&served_at) == urls::origin(&places.base) { policy } else { stricter(policy) };
+        let policy = if urls::origin(&served_at) == dialled_origin(&places.base) { policy } else { stricter(policy) };
         let served = Served { fetched_from: fetched.url, base: served_at, policy };
         self.prove(plain, card, served, &places.base, expect).await.map(|peer| FetchedCard::Peer(Box::new(peer)))
     }
@@ -388,6 +404,11 @@ impl Places {
         let base = urls::base_of_card_url(fetched_from).unwrap_or_else(folder);
         urls::canonical_base(base).unwrap_or_else(|_| self.base.clone())
     }
+}
+
+/// The origin as it is dialled: `http://2130706433` is `http://127.0.0.1`, and no redirect led there.
+fn dialled_origin(base: &str) -> String {
+    guard::check_url(base, Policy::Owner).map_or_else(|_| urls::origin(base), |url| urls::origin(url.as_str()))
 }
 
 fn stricter(policy: Policy) -> Policy {

@@ -82,7 +82,7 @@ impl Agent {
         let Some(url) = contact.coordinates.url.clone().filter(|url| !url.is_empty()) else {
             return Err(SendError::NoAddress { who: contact.name, is_contact: true });
         };
-        let policy = self.policy_for_contact(&contact, &url, allow_private).await?;
+        let policy = self.policy_for_contact(&contact, &url, allow_private);
         Ok(Recipient::Peer(ResolvedPeer { did: contact.did, name: Some(contact.name), url, policy, is_stored: true }))
     }
 

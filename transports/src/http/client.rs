@@ -26,6 +26,8 @@ const POOL_IDLE: Duration = Duration::from_secs(4);
 const POOL_PER_HOST: usize = 4;
 /// Redirects are at most five whatever the options say (section 12.1).
 const MAX_REDIRECTS: u8 = 5;
+/// How long the body of an answer to a POST may take once its head is there.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait that a peer's `Retry-After` is believed.
 const MAX_RETRY_AFTER_SECS: u64 = 86_400;
 
@@ -68,7 +70,11 @@ impl Client {
         self.within_limit(url, async {
             let target = check(url, policy)?;
             let response = self.exchange(&target, policy, &request).await?;
-            self.read(&target, response, max_bytes).await
+            // A peer may think for long before it answers, and not while it does.
+            match tokio::time::timeout(BODY_TIMEOUT, self.read(&target, response, max_bytes)).await {
+                Ok(read) => read,
+                Err(_) => Err(TransportError::Timeout { url: guard::printable(url), limit: BODY_TIMEOUT }),
+            }
         })
         .await
     }

@@ -53,6 +53,18 @@ async fn a_card_url_may_be_typed_in_full() {
 }
 
 #[tokio::test]
+async fn an_odd_spelling_of_an_address_is_still_the_owners_word() {
+    let north = agent("north").await;
+    let fake = Fake::start(|base, seen, _| documents(&key(2), base, seen)).await;
+    let port = fake.url.rsplit(':').next().unwrap();
+    for host in ["2130706433", "0x7f.1", "127.1"] {
+        let fetched = peer(north.agent.fetch_card(&format!("http://{host}:{port}"), None, false).await);
+        assert!(fetched.is_signed && fetched.policy == Policy::Owner, "{host}");
+        assert_eq!(fetched.base, fake.url, "{host}");
+    }
+}
+
+#[tokio::test]
 async fn the_older_path_is_tried_second() {
     let (fetched, fake) = fetch(|base, seen| match seen.path.as_str() {
         "/.well-known/agent-card.json" => Act::status(404),
