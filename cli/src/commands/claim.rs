@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct Args {
     /// The link; `-` reads it from standard input
     link: String,
-    /// Local name of the new contact [default: what it calls itself]
+    /// Local name of the new contact, 1 to 64 characters [default: what it calls itself]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Dial loopback and private addresses that the invite names
@@ -48,6 +48,10 @@ struct ClaimedJson<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if let Some(name) = &args.name {
+        let refused = |reason| Failure::usage(format!("cannot name the contact `{name}`: {reason}"));
+        people::check_name(name).map_err(refused)?;
+    }
     let request = ClaimRequest {
         link: if args.link == "-" { stdin::value(stdin::take("a link")?, "a link")? } else { args.link.clone() },
         timeout: context.timeout(args.timeout)?,
