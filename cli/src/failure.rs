@@ -28,6 +28,8 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// What the peer said, when it refused.
     pub(crate) refusal: Option<Box<PeerRefusal>>,
+    /// The message that is kept, when there is one.
+    pub(crate) message_id: Option<String>,
     /// Nothing is printed: whoever read our output has gone.
     pub(crate) is_silent: bool,
 }
@@ -64,12 +66,24 @@ pub(crate) trait Explain: Error + 'static {
     fn refusal(&self) -> Option<PeerRefusal> {
         None
     }
+    /// The message that is kept, when there is one.
+    fn message_id(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Failure {
     /// A failure of this exit code with nothing but a message.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into(), causes: Vec::new(), hint: None, refusal: None, is_silent: false }
+        Failure {
+            exit,
+            message: message.into(),
+            causes: Vec::new(),
+            hint: None,
+            refusal: None,
+            message_id: None,
+            is_silent: false,
+        }
     }
     /// The caller's input or state, or this machine.
     pub(crate) fn failed(message: impl Into<String>) -> Failure {
@@ -89,6 +103,7 @@ impl Failure {
             exit: error.fault().into(),
             hint: error.hint().or_else(|| disk_hint(error)),
             refusal: error.refusal().map(Box::new),
+            message_id: error.message_id().map(str::to_owned),
             ..Failure::io(attempt, error)
         }
     }
@@ -98,11 +113,7 @@ impl Failure {
         let mut next = error.source();
         let message = format!("{}: {error}", attempt.into());
         while let Some(cause) = next {
-            let text = cause.to_string();
-            // Some layers only repeat what the one below says.
-            if !causes.last().unwrap_or(&message).ends_with(&text) {
-                causes.push(text);
-            }
+            causes.push(cause.to_string());
             next = cause.source();
         }
         let hint = disk_hint(error);
@@ -138,6 +149,9 @@ macro_rules! explains_itself {
 explains_itself!(HomeError, KeyFileError, InviteError, ServeError, CardFetchError);
 
 impl Explain for SendError {
+    fn message_id(&self) -> Option<&str> {
+        SendError::message_id(self)
+    }
     fn fault(&self) -> Fault {
         SendError::fault(self)
     }

@@ -37,8 +37,12 @@ pub(crate) async fn agent_in(home: &Home, name: &str) -> Agent {
     let dir = home.dir_for(name).unwrap();
     std::fs::create_dir_all(&dir.path).unwrap();
     let timeouts = ClientTimeouts { connect: Duration::from_secs(5), total: Duration::from_secs(10) };
-    let seed = Seed::from_bytes([name.bytes().fold(name.len() as u8, |a, b| a.wrapping_mul(31).wrapping_add(b)); 32]);
-    Agent::open(dir, &seed, HttpTransport::client(timeouts)).await.unwrap()
+    Agent::open(dir, &seed_of(name), HttpTransport::client(timeouts)).await.unwrap()
+}
+
+/// The seed of an agent, by its name.
+pub(crate) fn seed_of(name: &str) -> Seed {
+    Seed::from_bytes([name.bytes().fold(name.len() as u8, |a, b| a.wrapping_mul(31).wrapping_add(b)); 32])
 }
 
 /// A key that is not the agent's.

@@ -14,6 +14,9 @@ use crate::{
     writer::WriteJob,
 };
 
+/// Before a message id: the setting that keeps the message's target.
+const TARGET_SETTING: &str = "target:";
+
 /// A verified incoming message with the signed reply that answers it.
 #[derive(Debug, Clone)]
 pub struct Received {
@@ -164,6 +167,9 @@ pub struct Outgoing {
     pub timestamp: UnixSeconds,
     /// The signature.
     pub sig: Option<String>,
+    /// Where it was sent, in the owner's words, when its peer is no contact: whoever sends it again has to know. Kept
+    /// until the peer said something about the message.
+    pub target: Option<String>,
 }
 
 /// The peer's answer to an outgoing message, verified or (foreign agents) not.
@@ -241,6 +247,11 @@ impl Store {
     pub async fn outgoing(&self, message_id: &str) -> Result<Option<MessageRow>, StoreError> {
         let message_id = message_id.to_owned();
         self.read(|conn| Box::pin(async move { find_outgoing(conn, &message_id).await })).await
+    }
+
+    /// The [`Outgoing::target`] of a message that is still under way.
+    pub async fn target_of(&self, message_id: &str) -> Result<Option<String>, StoreError> {
+        self.setting(&format!("{TARGET_SETTING}{message_id}")).await
     }
 
     /// Puts a message that is to be sent once more back to `Queued`, under its new time and signature; `false`, and
@@ -351,8 +362,16 @@ async fn insert_outgoing(conn: &mut SqliteConnection, message: &Outgoing) -> Res
     .bind(&message.context_id)
     .bind(&message.sig)
     .bind(&message.text)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    if let Some(target) = &message.target {
+        query("INSERT INTO settings (key, value) VALUES (? || ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+            .bind(TARGET_SETTING)
+            .bind(&message.message_id)
+            .bind(target)
+            .execute(conn)
+            .await?;
+    }
     Ok(done.last_insert_rowid())
 }
 
@@ -368,6 +387,13 @@ async fn settle(
         .bind(OutStatus::Delivered as i64)
         .execute(&mut *conn)
         .await?;
+    if matches!(status, OutStatus::Delivered | OutStatus::Refused) {
+        query("DELETE FROM settings WHERE key = ? || (SELECT message_id FROM messages WHERE seq = ?)")
+            .bind(TARGET_SETTING)
+            .bind(seq)
+            .execute(&mut *conn)
+            .await?;
+    }
     let Some(reply) = reply else { return Ok(()) };
     let row = query(
         "SELECT peer, address, message_id FROM messages JOIN peers ON id = peer \

@@ -103,6 +103,7 @@ async fn a_full_disk_fails_everyone_and_is_over_when_there_is_room() {
         text: "x".repeat(60_000),
         timestamp: UnixSeconds(1_800_000_000),
         sig: None,
+        target: None,
     };
     assert!(matches!(store.queue_outgoing(&outgoing).await, Err(StoreError::Full)));
     assert_eq!(stored_ids(&store).await, ["id-0"]);
@@ -311,6 +312,7 @@ async fn a_database_of_version_1_opens() {
         text: "hello".to_owned(),
         timestamp: UnixSeconds(1_800_000_000),
         sig: None,
+        target: None,
     };
     let seq = store.queue_outgoing(&queued).await.unwrap();
     store.record_outcome(seq, OutStatus::Refused, None).await.unwrap();

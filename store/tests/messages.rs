@@ -21,6 +21,7 @@ fn outgoing(peer: &str, id: &str) -> Outgoing {
         text: "hello".to_owned(),
         timestamp: NOW,
         sig: Some("c2ln".to_owned()),
+        target: None,
     }
 }
 

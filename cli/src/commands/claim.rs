@@ -1,8 +1,9 @@
 //! `muretai claim`: redeem an invite, which makes trust both ways.
 
-use std::time::Duration;
+use std::{io::Read, time::Duration};
 
 use muretai_node::invites::{ClaimRequest, Claimed};
+use muretai_protocol::invite::MAX_LINK_BYTES;
 use serde::Serialize;
 
 use crate::{
@@ -53,7 +54,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         people::check_name(name).map_err(refused)?;
     }
     let request = ClaimRequest {
-        link: if args.link == "-" { stdin::value(stdin::take("a link")?, "a link")? } else { args.link.clone() },
+        link: if args.link == "-" { link_from(stdin::take("a link")?)? } else { args.link.clone() },
         timeout: context.timeout(args.timeout)?,
         allow_private: context.allow_private(args.allow_private)?,
         name: args.name.clone(),
@@ -66,6 +67,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         print(context, &claimed.map_err(|error| Failure::of("cannot claim the invite", &error))?)?;
         Ok(Exit::Done)
     })
+}
+
+/// Reads a link with whatever a mail program put into and around it; what is one link is decided where it is read.
+fn link_from(source: impl Read) -> Result<String, Failure> {
+    let attempt = "cannot read a link from standard input";
+    let text = stdin::text(source, MAX_LINK_BYTES, attempt)?;
+    let link = text.trim_start_matches('\u{feff}').trim();
+    if link.is_empty() { Err(Failure::failed(format!("{attempt}: it is empty"))) } else { Ok(link.to_owned()) }
 }
 
 fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
@@ -91,4 +100,17 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     let name = people::shown(&contact.name);
     context.next(&format!("{name} {known}; next: `muretai send {name} 'hello'`"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_on_a_stream_is_trimmed_and_bounded() {
+        assert_eq!(link_from("\u{feff} agent://invite?d=x \r\n".as_bytes()).unwrap(), "agent://invite?d=x");
+        assert!(link_from(&b" \n"[..]).is_err());
+        assert!(link_from(&vec![b'a'; MAX_LINK_BYTES + 1][..]).is_err());
+        assert!(link_from(&[0xff, 0xfe][..]).is_err());
+    }
 }

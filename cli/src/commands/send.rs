@@ -1,9 +1,8 @@
 //! `muretai send`: one signed message, and its verified reply.
 
-use std::{io::Read, time::Duration};
+use std::{future::Future, io::Read, sync::OnceLock, time::Duration};
 
-use muretai_node::Agent;
-use muretai_node::send::{SendRequest, Sent, SentReply, SentStatus};
+use muretai_node::send::{ResendRequest, SendError, SendRequest, Sent, SentReply, SentStatus};
 use muretai_protocol::{limits::MAX_TEXT_BYTES, text};
 use serde::Serialize;
 
@@ -17,18 +16,28 @@ use crate::{
 /// Send a signed message and print the verified reply
 ///
 /// TARGET is a contact's name, a DID, a card URL or a bare domain. TEXT of `-` is read from standard input, as it is.
-/// Text that looks like a flag goes after `--`. When nothing is received in time the same message is tried again under
-/// the same id, so that the peer handles it once. The reply's text is the only thing on standard output.
+/// Text that starts with a dash goes after `--`. When nothing is received in time the same message is tried again under
+/// the same id, so that the peer handles it once; `--resend` does so later. The reply's text is the only thing on
+/// standard output; an automatic answer such as "no answer" is a note.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "muretai send [OPTIONS] <TARGET> [--] <TEXT>\n       \
+                            muretai send [OPTIONS] --resend <MESSAGE-ID>")]
 #[command(after_help = "Examples:\n\
 \x20 muretai send south 'hello'\n\
+\x20 muretai send south -- '--help is a flag'\n\
 \x20 git diff | muretai send https://south.example/ - --timeout 2m --json")]
 pub(crate) struct Args {
     /// Who gets it
-    target: String,
+    target: Option<String>,
     /// What to say, at most 65536 bytes; `-` reads standard input
-    #[arg(allow_hyphen_values = true)]
-    text: String,
+    #[arg(allow_hyphen_values = true, value_parser = text_before_dashes)]
+    text: Option<String>,
+    /// What stands after `--`: the text, or both
+    #[arg(last = true, hide = true)]
+    dashed: Vec<String>,
+    /// Message that was kept, to be sent again under its own id
+    #[arg(long, value_name = "MESSAGE-ID", conflicts_with_all = ["target", "text", "dashed", "context", "reply_to", "unverified"])]
+    resend: Option<String>,
     /// Conversation that this belongs to
     #[arg(long, value_name = "ID")]
     context: Option<String>,
@@ -79,10 +88,38 @@ struct ReplyJson<'a> {
 const LIMITS: &str = "a text is UTF-8, at most 65536 bytes; send more in parts, or the place where it can be fetched";
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    match &args.resend {
+        Some(message_id) => resend(context, args, message_id),
+        None => send(context, args),
+    }
+}
+
+fn send(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let request = request(context, args)?;
     context::block_on(async {
         let agent = context.open(request.timeout).await?;
-        let sent = deliver(context, &agent, &request).await;
+        let target = people::shown(&request.target);
+        let stored = OnceLock::new();
+        let attempt = format!("cannot send to `{target}`");
+        let sent = deliver(context, &target, &attempt, agent.send_watched(&request, &stored), &stored).await;
+        agent.close().await;
+        print(context, &sent.map_err(|failure| failure.about(&request.target))?)?;
+        Ok(Exit::Done)
+    })
+}
+
+fn resend(context: &Context, args: &Args, message_id: &str) -> Result<Exit, Failure> {
+    let request = ResendRequest {
+        message_id: message_id.to_owned(),
+        timeout: context.timeout(args.timeout)?,
+        retries: args.retries,
+        allow_private: context.allow_private(args.allow_private)?,
+    };
+    context::block_on(async {
+        let agent = context.open(request.timeout).await?;
+        let attempt = format!("cannot send the message `{}` again", people::shown(message_id));
+        let stored = OnceLock::from(message_id.to_owned());
+        let sent = deliver(context, "its reply", &attempt, agent.resend(&request), &stored).await;
         agent.close().await;
         print(context, &sent?)?;
         Ok(Exit::Done)
@@ -90,7 +127,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 }
 
 fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
-    let text = if args.text == "-" { text_from(stdin::take("the text")?)? } else { args.text.clone() };
+    let (target, text) = words(args)?;
+    let text = if text == "-" { text_from(stdin::take("the text")?)? } else { text.to_owned() };
     if text.len() > MAX_TEXT_BYTES {
         return Err(Failure::failed(format!(
             "cannot send this text: it is {} bytes, the limit is {MAX_TEXT_BYTES}",
@@ -98,7 +136,7 @@ fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
         )));
     }
     Ok(SendRequest {
-        target: args.target.clone(),
+        target: target.to_owned(),
         text,
         context_id: args.context.clone(),
         reply_to: args.reply_to.clone(),
@@ -109,23 +147,63 @@ fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
     })
 }
 
+/// The target and the text, wherever `--` stands.
+fn words(args: &Args) -> Result<(&str, &str), Failure> {
+    let words: Vec<&str> = args.target.iter().chain(&args.text).chain(&args.dashed).map(String::as_str).collect();
+    match words.as_slice() {
+        [target, text] => Ok((target, text)),
+        [] => Err(Failure::usage("who gets the message, and what it says, are missing").hint(USAGE)),
+        [_] => Err(Failure::usage("what the message says is missing").hint(USAGE)),
+        [_, _, more, ..] => Err(Failure::usage(format!("unexpected argument `{}`", people::shown(more))).hint(USAGE)),
+    }
+}
+
+const USAGE: &str = "`muretai send TARGET TEXT`, with text of several words in quotes, or `-` to read it from stdin";
+
+/// A mistyped flag is not sent as text: before `--`, only what no flag looks like may start with a dash.
+fn text_before_dashes(text: &str) -> Result<String, String> {
+    let is_flag = text.strip_prefix('-').and_then(|rest| rest.chars().next());
+    match is_flag.is_some_and(|c| c == '-' || c.is_alphabetic()) {
+        true => Err("there is no such flag; text that starts with a dash goes after `--`".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 fn text_from(source: impl Read) -> Result<String, Failure> {
     stdin::text(source, MAX_TEXT_BYTES, "cannot send the text on standard input")
         .map_err(|failure| failure.hint(LIMITS))
 }
 
-async fn deliver(context: &Context, agent: &Agent, request: &SendRequest) -> Result<Sent, Failure> {
-    let target = people::shown(&request.target);
-    let sending = progress::watch(&context.out, format!("waiting for {target}"), agent.send(request));
-    let attempt = format!("cannot send to `{}`", request.target);
+/// Waits for a delivery, or for Ctrl-C: then it depends on how far the message got what there is to say.
+async fn deliver(
+    context: &Context,
+    whom: &str,
+    attempt: &str,
+    sending: impl Future<Output = Result<Sent, SendError>>,
+    stored: &OnceLock<String>,
+) -> Result<Sent, Failure> {
+    let sending = progress::watch(&context.out, format!("waiting for {whom}"), sending);
     tokio::select! {
-        sent = sending => sent.map_err(|error| Failure::of(attempt, &error).about(&request.target)),
-        _ = tokio::signal::ctrl_c() => Err(Failure::failed(format!("{attempt}: interrupted"))
-            .hint("the peer may have it already")),
+        sent = sending => sent.map_err(|error| Failure::of(attempt, &error)),
+        _ = tokio::signal::ctrl_c() => Err(interrupted(attempt, stored.get())),
+    }
+}
+
+fn interrupted(attempt: &str, stored: Option<&String>) -> Failure {
+    let failure = Failure::failed(format!("{attempt}: interrupted"));
+    match stored {
+        None => failure.hint("nothing was sent"),
+        Some(id) => Failure {
+            message_id: Some(id.clone()),
+            ..failure.hint(format!("the peer may have it already; `muretai send --resend {id}` sends it again"))
+        },
     }
 }
 
 fn print(context: &Context, sent: &Sent) -> Result<(), Failure> {
+    if sent.is_blocked && !context.out.is_json {
+        context.out.warn("you have blocked this contact: it can answer, and what it writes by itself is refused");
+    }
     if context.out.is_json {
         return context.out.json(&json(sent));
     }
@@ -152,10 +230,24 @@ fn print_reply(context: &Context, to: &str, reply: &SentReply) -> Result<(), Fai
         context.out.note(&format!("delivered; {to} answered: {status}"));
         return Ok(());
     }
+    if let Some(status) = reply.status.as_deref().filter(|_| reply.is_auto) {
+        // A word of the machine about the answer that is not there: whoever reads standard output wants the answer.
+        let words = people::shown(&reply.text);
+        context.out.note(&match status {
+            "no-answer" => format!("delivered; {to} has {words}", words = no_answer(&words)),
+            _ => format!("delivered; {to} answered: {words}"),
+        });
+        return Ok(());
+    }
     if reply.is_auto {
         context.out.note(&format!("an automatic answer of {to}:"));
     }
     context.out.text(&text::body(&reply.text))
+}
+
+/// The words of section 5.4 in a sentence; another peer's words as they are.
+fn no_answer(words: &str) -> String {
+    if words.starts_with("no answer") { words.to_owned() } else { format!("no answer: {words}") }
 }
 
 fn json(sent: &Sent) -> SentJson<'_> {
@@ -187,6 +279,25 @@ fn json(sent: &Sent) -> SentJson<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_no_flag_looks_like_may_start_with_a_dash() {
+        for text in ["-", "- item", "-1", "-3.5 degrees", "-", "", "a --flag", "-\n"] {
+            assert_eq!(text_before_dashes(text).as_deref(), Ok(text));
+        }
+        for text in ["--jsno", "-x", "--", "-ä", "---\ntitle"] {
+            assert!(text_before_dashes(text).unwrap_err().contains("after `--`"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_interrupted_says_how_far_it_came() {
+        let failure = interrupted("cannot send", None);
+        assert_eq!(failure.hint.as_deref(), Some("nothing was sent"));
+        let failure = interrupted("cannot send", Some(&"id".to_owned()));
+        assert_eq!(failure.message_id.as_deref(), Some("id"));
+        assert!(failure.hint.unwrap().contains("--resend id"));
+    }
 
     #[test]
     fn standard_input_is_sent_as_it_is_up_to_the_limit() {

@@ -65,6 +65,7 @@ pub(super) fn json(failure: &Failure) -> Value {
         "code": refusal.map(|refusal| refusal.code),
         "message": refusal.map(|refusal| refusal.message.as_str()),
         "data": data,
+        "messageId": failure.message_id,
     })
 }
 

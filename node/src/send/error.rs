@@ -27,6 +27,20 @@ pub enum SendError {
     /// An invite link, which is claimed and not written to.
     #[error("the target is an invite link")]
     InviteNotClaimed,
+    /// The target is this agent.
+    #[error("this is yourself")]
+    Yourself,
+    /// What was to be sent again was never sent from here.
+    #[error("this agent sent no message with the id {0:?}")]
+    NoSuchMessage(String),
+    /// What was to be sent again needs, or takes, no further attempt.
+    #[error("the message {message_id} is not sent again: {why}")]
+    NotResendable {
+        /// Its id.
+        message_id: String,
+        /// Why, in words.
+        why: &'static str,
+    },
     /// No text.
     #[error("the text is empty")]
     EmptyText,
@@ -177,7 +191,16 @@ impl SendError {
         let hint = match self {
             SendError::Target(error) => return error.hint(),
             SendError::Card(error) => return error.hint(),
-            SendError::Transport { source, .. } => return transport_hint(source),
+            SendError::Transport { source: source @ TransportError::Refused { .. }, .. } => {
+                return transport_hint(source);
+            }
+            SendError::Transport { source, message_id, .. } => {
+                let why = transport_hint(source).map(|hint| format!("; {hint}")).unwrap_or_default();
+                return Some(format!("the message is kept: {}{why}", resend(message_id)));
+            }
+            SendError::Yourself => "give another agent's name, DID or address (`muretai contacts list`)",
+            SendError::NoSuchMessage(_) => "`muretai inbox --sent --json` shows the ids of what was sent",
+            SendError::NotResendable { .. } => return None,
             SendError::NoSuchContact(_) => "`muretai contacts list` shows whom this agent knows",
             SendError::InviteNotClaimed => "redeem it first with `muretai claim LINK`, then send to the new contact",
             SendError::EmptyText => "give the text as an argument, or `-` to read it from stdin",
@@ -190,12 +213,24 @@ impl SendError {
             }
             SendError::NoAddress { .. } => "give its card URL or domain instead of the DID, or claim an invite of it",
             SendError::Foreign { .. } => "add `--unverified` to speak to it all the same",
-            SendError::HttpStatus { retry_after: Some(wait), .. } => {
-                return Some(format!("it is busy; try again in {} s", wait.as_secs().max(1)));
+            SendError::HttpStatus { retry_after: Some(wait), message_id, .. } => {
+                let secs = wait.as_secs().max(1);
+                return Some(format!("it is busy; the message is kept: in {secs} s {}", resend(message_id)));
             }
-            SendError::TimedOut { .. } => "the message is kept; sending again with more `--timeout` may help",
+            SendError::TimedOut { message_id, .. } => {
+                return Some(format!("the message is kept: {}; more `--timeout` may help", resend(message_id)));
+            }
+            SendError::HttpStatus { status, message_id, .. } if *status >= 429 => {
+                return Some(format!("the message is kept: {}", resend(message_id)));
+            }
             SendError::HttpStatus { .. } | SendError::NotAnAnswer { .. } => {
                 "`muretai card TARGET` shows what is served there"
+            }
+            SendError::Refused { code, message_id, .. } if *code == Code::RateLimited.number() => {
+                return Some(format!("the message is kept: later {}", resend(message_id)));
+            }
+            SendError::Refused { code, message_id, .. } if *code == Code::Internal.number() => {
+                return Some(format!("the peer has a fault of its own; the message is kept: {}", resend(message_id)));
             }
             SendError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
             SendError::ReplyNotVerified { .. } => "nothing of the reply was kept; ask the peer's owner",
@@ -220,6 +255,11 @@ impl SendError {
     }
 }
 
+/// The command that makes the next attempt.
+fn resend(message_id: &str) -> String {
+    format!("`muretai send --resend {message_id}` sends it again")
+}
+
 /// Says what happened to a request in words that hold: what the guard refuses was never tried.
 pub(crate) fn not_through(url: &str, attempts: u32, source: &TransportError) -> String {
     match (source, attempts) {
@@ -242,8 +282,8 @@ pub(crate) fn refusal_hint(code: i64) -> Option<&'static str> {
             "ask its owner for an invite and redeem it with `muretai claim`"
         }
         c if c == Code::ReplayOrStale.number() => "check the clock of this machine",
-        c if c == Code::RateLimited.number() => "the message is kept; send again later",
-        c if c == Code::Internal.number() => "the peer has a fault of its own; the message is kept, send again later",
+        c if c == Code::RateLimited.number() => "try again later",
+        c if c == Code::Internal.number() => "the peer has a fault of its own; try again later",
         c if c == Code::NotAddressedToMe.number() => "another agent lives at this address now; ask for its new one",
         _ => return None,
     };

@@ -1,4 +1,6 @@
 //! A2A agents without a DID, 0.2 to 1.0. Nothing that they say can be verified, and it is marked so everywhere.
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 use muretai_protocol::{
     MessageId,
@@ -6,7 +8,7 @@ use muretai_protocol::{
     json::Value,
     rpc::Code,
 };
-use muretai_store::messages::{Answered, OutStatus, Outgoing};
+use muretai_store::messages::{Answered, MessageRow, OutStatus, Outgoing};
 use muretai_transports::{TransportError, guard::Policy, http::Fetched};
 use tokio::time::Instant;
 
@@ -41,6 +43,8 @@ pub(crate) async fn send(
     card: &Value,
     card_url: &str,
     deadline: Instant,
+    again: Option<&MessageRow>,
+    stored: &OnceLock<String>,
 ) -> Result<Sent, SendError> {
     let no_interface = || SendError::ForeignNoInterface { url: card_url.to_owned() };
     let interface = a2a::interface_of(card).ok_or_else(no_interface)?;
@@ -50,17 +54,14 @@ pub(crate) async fn send(
         true => Policy::Owner,
         false => agent.policy_for_named(&interface.url, request.allow_private),
     };
-    let message_id = MessageId::from_random(random()).as_str().to_owned();
-    let outgoing = Outgoing {
-        peer: card_url.to_owned(),
-        message_id: message_id.clone(),
-        context_id: request.context_id.clone(),
-        reply_to: request.reply_to.clone(),
-        text: request.text.clone(),
-        timestamp: now(),
-        sig: None,
+    let (seq, message_id) = match again {
+        None => queue(agent, request, card_url).await?,
+        Some(row) => {
+            agent.store().requeue_outgoing(row.seq, now(), None).await?;
+            (row.seq, row.message_id.clone())
+        }
     };
-    let seq = agent.store().queue_outgoing(&outgoing).await?;
+    stored.set(message_id.clone()).ok();
     let mut call = Call { agent, request, message_id, interface, policy, deadline, attempts: 0 };
     match call.run().await {
         Ok(sent) => {
@@ -75,6 +76,21 @@ pub(crate) async fn send(
             Err(error)
         }
     }
+}
+
+async fn queue(agent: &Agent, request: &SendRequest, card_url: &str) -> Result<(i64, String), SendError> {
+    let message_id = MessageId::from_random(random()).as_str().to_owned();
+    let outgoing = Outgoing {
+        peer: card_url.to_owned(),
+        message_id: message_id.clone(),
+        context_id: request.context_id.clone(),
+        reply_to: request.reply_to.clone(),
+        text: request.text.clone(),
+        timestamp: now(),
+        sig: None,
+        target: None,
+    };
+    Ok((agent.store().queue_outgoing(&outgoing).await?, message_id))
 }
 
 /// What a failure says about the message; `None` when it may have arrived or may yet be taken.
@@ -161,6 +177,7 @@ impl Call<'_> {
             message_id: self.message_id.clone(),
             to: None,
             to_name: None,
+            is_blocked: false,
             url: self.interface.url.clone(),
             context_id: reply.context_id.clone().or_else(|| self.request.context_id.clone()),
             status: SentStatus::Answered,

@@ -22,6 +22,8 @@ pub struct ResolvedPeer {
     pub did: Did,
     /// The contact's local name, when it is a contact.
     pub name: Option<String>,
+    /// The owner blocked it.
+    pub is_blocked: bool,
     /// The canonical base.
     pub url: String,
     /// What may be dialled for it.
@@ -83,7 +85,8 @@ impl Agent {
             return Err(SendError::NoAddress { who: contact.name, is_contact: true });
         };
         let policy = self.policy_for_contact(&contact, &url, allow_private);
-        Ok(Recipient::Peer(ResolvedPeer { did: contact.did, name: Some(contact.name), url, policy, is_stored: true }))
+        let Contact { did, name, is_blocked, .. } = contact;
+        Ok(Recipient::Peer(ResolvedPeer { did, name: Some(name), is_blocked, url, policy, is_stored: true }))
     }
 
     /// A peer whose card was just fetched. What a proven card says about a contact is remembered.
@@ -93,8 +96,9 @@ impl Agent {
         if contact.is_some() && peer.is_signed {
             self.store().update_coordinates(&did, &coordinates(&peer), CoordinateSource::Card).await?;
         }
+        let is_blocked = contact.as_ref().is_some_and(|contact| contact.is_blocked);
         let name = contact.map(|contact| contact.name);
-        Ok(ResolvedPeer { did, name, url: peer.base, policy: peer.policy, is_stored: false })
+        Ok(ResolvedPeer { did, name, is_blocked, url: peer.base, policy: peer.policy, is_stored: false })
     }
 }
 

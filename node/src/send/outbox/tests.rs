@@ -1,10 +1,13 @@
-use muretai_protocol::sign::SigningKey;
-use muretai_store::messages::{Direction, MessageRow, Query};
+use muretai_protocol::{json::Value, sign::SigningKey};
+use muretai_store::messages::{Direction, MessageRow, OutStatus, Query};
 
 use super::*;
 use crate::{
     Fault,
-    testing::{Act, Fake, Owned, ReplyDraft, Seen, agent, befriend, documents, key, refusal, reply_to, result},
+    agent::now,
+    testing::{
+        Act, Fake, Owned, ReplyDraft, Seen, agent, befriend, documents, key, refusal, reply_to, result, seed_of,
+    },
 };
 
 fn request(target: &str) -> SendRequest {
@@ -414,4 +417,36 @@ async fn a_private_address_out_of_a_peers_mouth_is_not_dialled() {
     assert!(north.agent.send(&SendRequest { allow_private: true, ..request("south") }).await.is_ok());
     // The owner's word was for that one call.
     assert!(north.agent.send(&request("south")).await.is_err());
+}
+
+#[tokio::test]
+async fn nobody_writes_to_itself() {
+    let north = agent("north").await;
+    let own = SigningKey::from_seed(&seed_of("north"));
+    assert_eq!(own.did(), north.agent.did());
+    let place = Fake::start(move |base, seen, _| documents(&own, base, seen)).await;
+    for target in ["north", north.agent.did().as_str(), &place.url] {
+        let error = north.agent.send(&request(target)).await.unwrap_err();
+        assert!(matches!(error, SendError::Yourself), "{target}: {error:?}");
+    }
+    assert!(stored(&north).await.is_empty() && place.posts().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_cancels_learns_whether_the_message_may_have_left() {
+    let (north, _south) = pair(|_, _, _| Act::Silence).await;
+    let silent = Fake::start(|_, _, _| Act::Silence).await;
+    for (target, left) in [("south", true), (silent.url.as_str(), false)] {
+        let id = OnceLock::new();
+        let message = SendRequest { timeout: Duration::from_millis(200), ..request(target) };
+        assert!(north.agent.send_watched(&message, &id).await.is_err());
+        assert_eq!(id.get().is_some(), left, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_blocked_contact_is_sent_to_and_told_about() {
+    let (north, _south) = pair(|_, seen, _| result(&reply_to(seen, "HELLO").sign(&key(2)))).await;
+    north.agent.store().set_blocked(key(2).did(), true, now()).await.unwrap();
+    assert!(north.agent.send(&request("south")).await.unwrap().is_blocked);
 }

@@ -1,0 +1,116 @@
+//! A message that is in the store and was not delivered, sent once more under its own id.
+use std::{sync::OnceLock, time::Duration};
+
+use muretai_protocol::Did;
+use muretai_store::messages::{MessageRow, OutStatus};
+use muretai_transports::guard::Policy;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    Agent,
+    send::{
+        SendError, SendRequest, Sent,
+        delivery::Delivery,
+        foreign,
+        peer::{CardFetchError, FetchedCard},
+        resolve::Recipient,
+    },
+};
+
+/// What to send again.
+#[derive(Debug, Clone)]
+pub struct ResendRequest {
+    /// The id of the message.
+    pub message_id: String,
+    /// For everything together.
+    pub timeout: Duration,
+    /// Connection failures are tried again this often.
+    pub retries: u32,
+    /// Dial loopback and private addresses that a peer named.
+    pub allow_private: bool,
+}
+
+impl Agent {
+    /// Sends a message again that is queued or has failed: with its own id, which makes a peer that has it say so
+    /// instead of taking it twice, and with a fresh timestamp and signature. To an agent without a DID it may be a
+    /// second message. Cancelling leaves it `Queued`.
+    ///
+    /// # Errors
+    /// What was delivered or refused, and what was never sent, is refused before anything is dialled.
+    pub async fn resend(&self, request: &ResendRequest) -> Result<Sent, SendError> {
+        let message_id = request.message_id.trim();
+        let stored = self.store().outgoing(message_id).await?;
+        let stored = stored.ok_or_else(|| SendError::NoSuchMessage(message_id.to_owned()))?;
+        match stored.status {
+            Some(OutStatus::Queued | OutStatus::Failed) => {}
+            Some(OutStatus::Refused) => return Err(settled(&stored, "the peer refused it")),
+            Some(OutStatus::Delivered) | None => return Err(settled(&stored, "it was delivered")),
+        }
+        let deadline = Instant::now() + request.timeout;
+        let again = SendRequest {
+            target: stored.peer.clone(),
+            text: stored.text.clone(),
+            context_id: stored.context_id.clone(),
+            reply_to: stored.reply_to.clone(),
+            timeout: request.timeout,
+            retries: request.retries,
+            unverified: false,
+            allow_private: request.allow_private,
+        };
+        match stored.peer.parse::<Did>() {
+            Ok(did) => self.resend_to_peer(again, did, &stored, deadline).await,
+            Err(_) => self.resend_to_foreign(again, &stored, deadline).await,
+        }
+    }
+
+    async fn resend_to_peer(
+        &self,
+        mut again: SendRequest,
+        did: Did,
+        stored: &MessageRow,
+        deadline: Instant,
+    ) -> Result<Sent, SendError> {
+        if self.store().contact(&did).await?.is_none()
+            && let Some(target) = self.store().target_of(&stored.message_id).await?
+        {
+            again.target = target;
+        }
+        let peer = match self.resolve_in_time(&again, deadline).await? {
+            Recipient::Peer(peer) if peer.did == did => peer,
+            Recipient::Peer(peer) => return Err(other_did(again.target, peer.did.to_string(), did)),
+            Recipient::Foreign { url, .. } => return Err(other_did(url, "an agent without a DID".to_owned(), did)),
+        };
+        match Delivery::resume(self, &again, peer, deadline, stored).await? {
+            Some(delivery) => delivery.run().await,
+            None => Err(settled(stored, "it was delivered")),
+        }
+    }
+
+    async fn resend_to_foreign(
+        &self,
+        again: SendRequest,
+        stored: &MessageRow,
+        deadline: Instant,
+    ) -> Result<Sent, SendError> {
+        let url = stored.peer.clone();
+        let after = again.timeout;
+        let fetch = timeout_at(deadline, self.fetch_card_under(&url, None, Policy::Owner)).await;
+        match fetch.map_err(|_| SendError::TimedOut { url, after, message_id: stored.message_id.clone() })?? {
+            FetchedCard::Foreign { card, url } => {
+                foreign::send(self, &again, &card, &url, deadline, Some(stored), &OnceLock::new()).await
+            }
+            FetchedCard::Peer(_) => Err(settled(stored, "its peer has a DID now; send it anew")),
+        }
+    }
+}
+
+fn settled(stored: &MessageRow, why: &'static str) -> SendError {
+    SendError::NotResendable { message_id: stored.message_id.clone(), why }
+}
+
+fn other_did(url: String, found: String, expected: Did) -> SendError {
+    CardFetchError::OtherDid { url, found, expected }.into()
+}
+
+#[cfg(test)]
+mod tests;
