@@ -3,7 +3,8 @@
 
 FUZZ_SECONDS="${FUZZ_SECONDS:-20}"
 
-CARGO_TARGET_DIR="$ROOT/fuzz/target" cargo run --quiet --locked --manifest-path fuzz/Cargo.toml --bin loop -- \
+# One target folder with the tests: the same dependencies are not compiled twice.
+CARGO_TARGET_DIR="$ROOT/target" cargo run --quiet --locked --manifest-path fuzz/Cargo.toml --bin loop -- \
     "$FUZZ_SECONDS" | tee "$CI_OUT/fuzz.log"
 fuzz_targets=$(sed -n 's/^\([a-z_]*\): [0-9]* inputs$/\1/p' "$CI_OUT/fuzz.log")
 [ -n "$fuzz_targets" ]
