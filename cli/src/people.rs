@@ -53,37 +53,3 @@ fn spelled_did(text: &str) -> Result<Option<Did>, Failure> {
         _ => Ok(None),
     }
 }
-
-/// Characters of a contact's local name.
-const MAX_NAME_CHARS: usize = 64;
-
-/// Why text cannot be a contact's local name: it has to be typable, and must not look like another kind of TARGET.
-pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS {
-        return Err("a name has 1 to 64 characters");
-    }
-    if name.starts_with('-') || text::one_line(name, MAX_NAME_CHARS) != name {
-        return Err("a name does not begin with `-` and has no invisible characters");
-    }
-    if target::parse(name).as_ref() != Ok(&Target::Name(name.to_owned())) {
-        return Err("a name has no blanks, dots, colons or slashes: it would be read as a DID, a URL or a domain");
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_never_read_as_another_kind_of_target() {
-        for name in ["south", "south-2", "Łódź", "a_b"] {
-            assert_eq!(check_name(name), Ok(()), "{name}");
-        }
-        for name in
-            ["", "-x", " x", "x y", "a.b", "a:b", "a/b", "localhost", "did:key:z6Mk", "http://x", "a\u{202e}b", "a\nb"]
-        {
-            assert!(check_name(name).is_err(), "{name:?}");
-        }
-    }
-}

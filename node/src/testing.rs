@@ -280,6 +280,7 @@ pub(crate) async fn befriend(agent: &Agent, did: &Did, url: Option<&str>) -> Con
     let introduce = Introduce {
         did: did.clone(),
         peer_name: Some("south".to_owned()),
+        own_name: None,
         coordinates: Coordinates { url: url.map(str::to_owned), relay: None, enc_pub: None },
         source: CoordinateSource::Invite,
         allow_private: true,

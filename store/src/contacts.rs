@@ -98,6 +98,8 @@ pub struct Introduce {
     pub did: Did,
     /// What the peer calls itself.
     pub peer_name: Option<String>,
+    /// What the agent calls itself: no contact gets this name.
+    pub own_name: Option<String>,
     /// Where it can be reached.
     pub coordinates: Coordinates,
     /// Who says so.
@@ -214,7 +216,7 @@ impl Store {
                         save(conn, &contact).await
                     }
                     None if blocked => {
-                        let name = names::unused(conn, None).await?;
+                        let name = names::unused(conn, None, None).await?;
                         let mut contact = Contact::new(did, name, now);
                         contact.is_blocked = true;
                         save(conn, &contact).await
@@ -268,12 +270,12 @@ pub(crate) async fn introduce(conn: &mut SqliteConnection, who: &Introduce) -> R
             // A blocked stranger has a name that nobody chose.
             if contact.relation == Relation::None && names::is_generic(&contact.name) {
                 forget(conn, &who.did).await?;
-                contact.name = names::unused(conn, who.peer_name.as_deref()).await?;
+                contact.name = names::unused(conn, who.peer_name.as_deref(), who.own_name.as_deref()).await?;
             }
             contact
         }
         None => {
-            let name = names::unused(conn, who.peer_name.as_deref()).await?;
+            let name = names::unused(conn, who.peer_name.as_deref(), who.own_name.as_deref()).await?;
             Contact::new(who.did.clone(), name, who.now)
         }
     };

@@ -8,18 +8,29 @@ const MAX_LEN: usize = 32;
 /// The name of somebody who calls itself nothing that can be used.
 const GENERIC: &str = "peer";
 
-/// A name that nobody has: the peer's own, made safe, with a number when another contact has it.
-pub(crate) async fn unused(conn: &mut SqliteConnection, peer_name: Option<&str>) -> Result<String, StoreError> {
+/// A name that nobody has: the peer's own, made safe, with a number when another contact has it, when it is a host's,
+/// or when it is the one to `avoid`, which is the agent's own.
+pub(crate) async fn unused(
+    conn: &mut SqliteConnection,
+    peer_name: Option<&str>,
+    avoid: Option<&str>,
+) -> Result<String, StoreError> {
+    let is_reserved = |name: &str| is_host(name) || avoid.is_some_and(|own| own.eq_ignore_ascii_case(name));
     let base = sanitise(peer_name.unwrap_or_default());
     let mut name = base.clone();
     let mut number = 2_u64;
-    while is_taken(conn, &name).await? {
+    while is_reserved(&name) || is_taken(conn, &name).await? {
         let suffix = format!("-{number}");
         let room = MAX_LEN - suffix.len();
         name = format!("{}{suffix}", &base[..base.len().min(room)]);
         number += 1;
     }
     Ok(name)
+}
+
+/// Whether a target of this spelling is a host; of the letters that a derived name has, only this one is.
+fn is_host(name: &str) -> bool {
+    name == "localhost"
 }
 
 /// Whether a contact has this name.

@@ -137,3 +137,15 @@ async fn adding_is_remembered_from_the_first_time() {
     let later = Introduce { now: UnixSeconds(NOW.0 + 5), ..introduce(&did(1), "north") };
     assert_eq!(store.connect(&later).await.unwrap().added, NOW);
 }
+
+#[tokio::test]
+async fn no_peer_gets_the_name_of_a_host_or_of_the_agent() {
+    let (_folder, store) = fresh().await;
+    let own_name = Some("South".to_owned());
+    let mut names = Vec::new();
+    for (number, wish) in ["localhost", "LOCALHOST", "Local\u{7}host", "south", "south-2"].iter().enumerate() {
+        let who = Introduce { own_name: own_name.clone(), ..introduce(&did(number as u32), wish) };
+        names.push(store.connect(&who).await.unwrap().name);
+    }
+    assert_eq!(names, ["localhost-2", "localhost-3", "localhost-4", "south-2", "south-2-2"]);
+}

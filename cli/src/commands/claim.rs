@@ -2,7 +2,10 @@
 
 use std::{io::Read, time::Duration};
 
-use muretai_node::invites::{ClaimRequest, Claimed};
+use muretai_node::{
+    invites::{ClaimRequest, Claimed},
+    send::target,
+};
 use muretai_protocol::invite::MAX_LINK_BYTES;
 use serde::Serialize;
 
@@ -51,7 +54,7 @@ struct ClaimedJson<'a> {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Some(name) = &args.name {
         let refused = |reason| Failure::usage(format!("cannot name the contact `{name}`: {reason}"));
-        people::check_name(name).map_err(refused)?;
+        target::check_name(name, &context.agent_dir()?.name).map_err(refused)?;
     }
     let request = ClaimRequest {
         link: if args.link == "-" { link_from(stdin::take("a link")?)? } else { args.link.clone() },

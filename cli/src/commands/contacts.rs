@@ -1,6 +1,6 @@
 //! `muretai contacts`: whom this agent knows, trusts and blocks.
 
-use muretai_node::{Agent, agent};
+use muretai_node::{Agent, agent, send::target};
 use muretai_store::contacts::{Contact, CoordinateSource, Relation};
 use serde::Serialize;
 
@@ -162,7 +162,8 @@ async fn show(context: &Context, agent: &Agent, who: &str) -> Result<(), Failure
 async fn rename(context: &Context, agent: &Agent, who: &str, name: &str) -> Result<(), Failure> {
     let contact = people::contact(agent, who).await?;
     let attempt = format!("cannot rename `{}`", contact.name);
-    people::check_name(name).map_err(|reason| Failure::usage(format!("{attempt} to `{name}`: {reason}")))?;
+    target::check_name(name, agent.name())
+        .map_err(|reason| Failure::usage(format!("{attempt} to `{name}`: {reason}")))?;
     let renamed = agent.store().rename_contact(&contact.did, name).await;
     renamed.map_err(|error| Failure::of(attempt, &error))?;
     let change = Change {

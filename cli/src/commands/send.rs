@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Message that this answers
     #[arg(long, value_name = "MESSAGE-ID")]
     reply_to: Option<String>,
-    /// How long everything together may take; fetching a card gets at most 10s of it [default: 30s]
+    /// How long everything together may take; a card gets at most 10s [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     timeout: Option<Duration>,
     /// How often to try again when nobody can be reached

@@ -36,7 +36,7 @@ use crate::{
         SendRequest,
         access::{Network, network_of},
         answer::{self, Response},
-        target::{self, Target, host_of},
+        target::{self, host_of},
     },
 };
 
@@ -152,9 +152,8 @@ impl Agent {
         }
         let is_direct = known.is_some_and(|contact| contact.relation == Relation::Direct);
         let Some(name) = request.name.as_ref().filter(|_| !is_direct) else { return Ok(()) };
-        if target::parse(name).as_ref() != Ok(&Target::Name(name.clone())) {
-            return Err(ClaimError::BadName(one_line(name, 100)));
-        }
+        target::check_name(name, self.name())
+            .map_err(|reason| ClaimError::BadName { name: one_line(name, 100), reason })?;
         match self.store().contact_named(name).await? {
             Some(other) if other.did != invite.did => Err(ClaimError::NameTaken(name.clone())),
             _ => Ok(()),
@@ -220,6 +219,7 @@ impl Agent {
         let introduce = Introduce {
             did: invite.did,
             peer_name: Some(invite.name).filter(|name| !name.is_empty()),
+            own_name: Some(self.name().to_owned()),
             coordinates: Coordinates { url: Some(base), relay: invite.relay, enc_pub: invite.enc_pub },
             source: CoordinateSource::Invite,
             allow_private,

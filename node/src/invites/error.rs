@@ -165,8 +165,13 @@ pub enum ClaimError {
     #[error("there is another contact named {0:?}")]
     NameTaken(String),
     /// The wished name would be read as something else than a name.
-    #[error("{0:?} cannot be a contact's name")]
-    BadName(String),
+    #[error("{name:?} cannot be a contact's name: {reason}")]
+    BadName {
+        /// The name, made safe.
+        name: String,
+        /// Why, in words.
+        reason: &'static str,
+    },
     /// Nothing came back.
     #[error("{}", not_through(.url, 1, .source))]
     Transport {
@@ -203,7 +208,7 @@ impl ClaimError {
     /// Whose fault.
     pub fn fault(&self) -> Fault {
         match self {
-            ClaimError::Link(_) | ClaimError::BadName(_) => Fault::Usage,
+            ClaimError::Link(_) | ClaimError::BadName { .. } => Fault::Usage,
             ClaimError::Forged(_) | ClaimError::OtherDid { .. } => Fault::Unverified,
             ClaimError::NotValid { .. } | ClaimError::Refused { .. } => Fault::PeerRefused,
             ClaimError::Transport { source, .. } => transport_fault(source),
@@ -234,7 +239,7 @@ impl ClaimError {
             ClaimError::OtherDid { .. } => "nothing was kept; ask the inviter which address is right",
             ClaimError::Blocked(_) => "`muretai contacts block --off NAME` lets it in again",
             ClaimError::NameTaken(_) => "choose another name, or rename the other contact",
-            ClaimError::BadName(_) => "a name has no dots, colons, slashes or blanks",
+            ClaimError::BadName { .. } => "choose another name",
             ClaimError::Transport { source: source @ TransportError::Refused { .. }, .. } => {
                 return transport_hint(source);
             }

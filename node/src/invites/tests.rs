@@ -350,9 +350,11 @@ async fn a_name_may_be_wished_for() {
     let south = inviter(|_, _| welcome(&key(2))).await;
     let link = format!("{}/i/code", south.url);
     let wish = |name: &str| ClaimRequest { name: Some(name.to_owned()), no_greeting: true, ..claim(&link) };
-    for bad in ["", " south", "south.example", "a b", "did:key:x", "http://x", "a/b", "a\nb"] {
+    for bad in
+        ["", " south", "south.example", "a b", "did:key:x", "http://x", "a/b", "a\nb", "localhost", "north", "-x"]
+    {
         let error = north.agent.claim(&wish(bad)).await.unwrap_err();
-        assert!(matches!(error, ClaimError::BadName(_)), "{bad:?}: {error:?}");
+        assert!(matches!(error, ClaimError::BadName { .. }), "{bad:?}: {error:?}");
     }
     crate::testing::befriend(&north.agent, key(9).did(), None).await;
     assert!(matches!(north.agent.claim(&wish("south")).await, Err(ClaimError::NameTaken(_))));
@@ -429,5 +431,20 @@ async fn an_invite_with_a_place_that_nobody_dials_is_refused_before_anything_is_
             assert!(store.contacts().await.unwrap().is_empty());
             assert_eq!(store.setting(&format!("claim:{link}")).await.unwrap(), None);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_calls_itself_localhost_or_like_us_is_called_something_else() {
+    for (wish, name) in [("localhost", "localhost-2"), ("North", "north-2"), ("south.example", "south-example")] {
+        let north = agent("north").await;
+        let south = Fake::start(move |base, seen, _| {
+            let spec = InviteSpec { url: base, ..spec(wish, tomorrow()) };
+            if seen.method == "GET" { Act::json(&invite::mint(&key(2), &spec)) } else { welcome(&key(2)) }
+        })
+        .await;
+        let request = ClaimRequest { no_greeting: true, ..claim(&format!("{}/i/code", south.url)) };
+        assert_eq!(north.agent.claim(&request).await.unwrap().contact.name, name);
+        assert_eq!(crate::send::target::check_name(name, "north"), Ok(()));
     }
 }

@@ -48,6 +48,7 @@ impl World {
         let who = Introduce {
             did: key.did().clone(),
             peer_name: Some("north".to_owned()),
+            own_name: None,
             coordinates: Coordinates::default(),
             source: CoordinateSource::Owner,
             allow_private: false,

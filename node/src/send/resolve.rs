@@ -39,13 +39,14 @@ pub(crate) enum Recipient {
 }
 
 impl Agent {
-    /// Finds out who is meant: a contact's name first, then by shape. Only a URL or a domain costs a request.
+    /// Finds out who is meant, by the shape of the text: what is a host or a DID is no name, whatever a contact is
+    /// called. Only a URL or a domain costs a request.
     pub(crate) async fn resolve(&self, text: &str, allow_private: bool) -> Result<Recipient, SendError> {
-        if let Some(contact) = self.store().contact_named(text.trim()).await? {
-            return self.resolve_contact(contact, allow_private).await;
-        }
         let url = match target::parse(text)? {
-            Target::Name(name) => return Err(SendError::NoSuchContact(name)),
+            Target::Name(name) => match self.store().contact_named(&name).await? {
+                Some(contact) => return self.resolve_contact(contact, allow_private).await,
+                None => return Err(SendError::NoSuchContact(name)),
+            },
             Target::Invite(_) => return Err(SendError::InviteNotClaimed),
             Target::Did(did) => match self.store().contact(&did).await? {
                 Some(contact) => return self.resolve_contact(contact, allow_private).await,
@@ -62,17 +63,17 @@ impl Agent {
 
     /// Fetches and verifies the card of whoever is meant.
     pub async fn card_of(&self, text: &str, allow_private: bool) -> Result<FetchedCard, SendError> {
-        let did = match self.store().contact_named(text.trim()).await? {
-            Some(contact) => contact.did,
-            None => match target::parse(text)? {
-                Target::Did(did) => did,
-                Target::Url(url) => return Ok(self.fetch_card_under(&url, None, Policy::Owner).await?),
-                Target::Domain(domain) => {
-                    return Ok(self.fetch_card_under(&target::domain_url(&domain), None, Policy::Owner).await?);
-                }
-                Target::Name(name) => return Err(SendError::NoSuchContact(name)),
-                Target::Invite(_) => return Err(SendError::InviteNotClaimed),
+        let did = match target::parse(text)? {
+            Target::Name(name) => match self.store().contact_named(&name).await? {
+                Some(contact) => contact.did,
+                None => return Err(SendError::NoSuchContact(name)),
             },
+            Target::Did(did) => did,
+            Target::Url(url) => return Ok(self.fetch_card_under(&url, None, Policy::Owner).await?),
+            Target::Domain(domain) => {
+                return Ok(self.fetch_card_under(&target::domain_url(&domain), None, Policy::Owner).await?);
+            }
+            Target::Invite(_) => return Err(SendError::InviteNotClaimed),
         };
         match self.resolve(did.as_str(), allow_private).await? {
             Recipient::Peer(peer) => Ok(self.fetch_card_under(&peer.url, Some(&did), peer.policy).await?),

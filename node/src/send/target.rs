@@ -5,6 +5,7 @@ use muretai_protocol::{
     Did,
     did::DidError,
     invite::{self, LinkError},
+    text,
 };
 
 use crate::Fault;
@@ -12,7 +13,7 @@ use crate::Fault;
 /// Bytes of a target; an invite link with its whole card is the longest kind.
 const MAX_TARGET_BYTES: usize = invite::MAX_LINK_BYTES;
 /// Characters of a contact's name.
-const MAX_NAME_CHARS: usize = 128;
+const MAX_NAME_CHARS: usize = 64;
 
 /// What was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl TargetError {
     }
 }
 
-/// Decides by shape alone. A name that a contact has is preferred by the caller over a domain of the same spelling.
+/// Decides by shape alone; no contact has a name that reads as anything else ([`check_name`]).
 pub fn parse(text: &str) -> Result<Target, TargetError> {
     let text = text.trim();
     if text.is_empty() {
@@ -121,6 +122,28 @@ pub fn parse(text: &str) -> Result<Target, TargetError> {
         return Ok(Target::Url(text.to_owned()));
     }
     parse_bare(text)
+}
+
+/// Why text cannot be a contact's name: it has to be typable, must not look like another kind of TARGET, and `own` is
+/// the agent's own, which would be taken for the agent itself.
+///
+/// # Errors
+/// One sentence without a capital or a full stop.
+pub fn check_name(name: &str, own: &str) -> Result<(), &'static str> {
+    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS {
+        return Err("a name has 1 to 64 characters");
+    }
+    if name.starts_with('-') || text::one_line(name, MAX_NAME_CHARS) != name {
+        return Err("a name does not begin with `-` and has no invisible characters");
+    }
+    match parse(name) {
+        Ok(Target::Name(read)) if read == name => {}
+        Ok(Target::Domain(_)) if !name.contains(['.', ':']) => return Err("it is the name of this machine"),
+        _ => {
+            return Err("a name has no blanks, dots, colons or slashes: it would be read as a DID, a URL or a domain");
+        }
+    }
+    if name.eq_ignore_ascii_case(own) { Err("it is the agent's own name") } else { Ok(()) }
 }
 
 /// A name or a domain, told apart by the characters that only hosts have.
@@ -302,5 +325,37 @@ mod tests {
         fn never_panics(text in ".{0,64}") {
             let _ = parse(&text);
         }
+    }
+
+    #[test]
+    fn a_name_is_never_read_as_another_kind_of_target() {
+        for name in ["south", "south-2", "Łódź", "a_b", "localhost-2"] {
+            assert_eq!(check_name(name, "north"), Ok(()), "{name}");
+            assert_eq!(parse(name), Ok(Target::Name(name.to_owned())));
+        }
+        for name in [
+            "",
+            "-x",
+            " x",
+            "x y",
+            "a.b",
+            "a:b",
+            "a/b",
+            "localhost",
+            "LocalHost",
+            "did:key:z6Mk",
+            "http://x",
+            "agent://x",
+            "a\u{202e}b",
+            "a\nb",
+            "[x]",
+            "x?y",
+            "x#y",
+            "north",
+            "NORTH",
+        ] {
+            assert!(check_name(name, "north").is_err(), "{name:?}");
+        }
+        assert!(check_name(&"x".repeat(65), "north").is_err());
     }
 }

@@ -54,6 +54,7 @@ pub fn introduce(did: &Did, name: &str) -> Introduce {
     Introduce {
         did: did.clone(),
         peer_name: Some(name.to_owned()),
+        own_name: None,
         coordinates: Coordinates { url: Some(format!("https://{name}.example")), ..Coordinates::default() },
         source: CoordinateSource::Peer,
         allow_private: false,

@@ -93,6 +93,7 @@ pub(crate) async fn redeem(
     let introduce = Introduce {
         did: verified.from().clone(),
         peer_name: params.name,
+        own_name: Some(agent.name().to_owned()),
         coordinates: params.coordinates,
         source: CoordinateSource::Peer,
         allow_private: false,

@@ -403,6 +403,7 @@ async fn a_private_address_out_of_a_peers_mouth_is_not_dialled() {
     let introduce = muretai_store::contacts::Introduce {
         did: key(2).did().clone(),
         peer_name: Some("south".to_owned()),
+        own_name: None,
         coordinates: muretai_store::contacts::Coordinates { url: Some(south.url.clone()), relay: None, enc_pub: None },
         source: muretai_store::contacts::CoordinateSource::Peer,
         allow_private: false,
