@@ -30,7 +30,7 @@ const MAX_SHOWN_CHARS: usize = 1_000;
 pub(crate) struct Args {
     /// Peer to look for: a contact's name, a DID, a card URL or a bare domain
     target: Option<String>,
-    /// How long the peer may take [default: 30s]
+    /// How long the peer may take; its card gets at most 10s [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     timeout: Option<Duration>,
     /// Dial loopback and private addresses that a peer named
