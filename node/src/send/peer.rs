@@ -181,6 +181,9 @@ impl CardFetchError {
             CardFetchError::Status { .. } | CardFetchError::WebPage { .. } | CardFetchError::NotACard { .. } => {
                 "check the address; an agent serves its card at /.well-known/agent-card.json below it"
             }
+            CardFetchError::Envelope { source, .. } if matches!(**source, EnvelopeError::OtherScope { .. }) => {
+                return Some(other_scope_hint(source));
+            }
             CardFetchError::Envelope { .. } | CardFetchError::EnvelopeNotJson { .. } => {
                 "nothing was sent; the agent's owner has to mend its signed card"
             }
@@ -192,6 +195,15 @@ impl CardFetchError {
         };
         Some(hint.to_owned())
     }
+}
+
+/// The same machine may have several names, and a card is good for one of them.
+fn other_scope_hint(error: &EnvelopeError) -> String {
+    let card_url = match error {
+        EnvelopeError::OtherScope { card_url, .. } => one_line(card_url, SHOWN_URL_CHARS),
+        _ => String::new(),
+    };
+    format!("nothing was sent; the card is for {card_url:?}: if you trust it, dial that address")
 }
 
 /// Whose fault it is that bytes did not travel. Unreachable means that nobody was there, or nothing came back: what the

@@ -180,3 +180,32 @@ fn generic_1_0_clients_are_answered_in_their_own_shape() {
     let unknown = serve.request("POST", "/", &[("A2A-Version", "7.0")], request.to_string().as_bytes()).json();
     assert_eq!(code(&unknown), -32009);
 }
+
+#[test]
+fn no_answer_is_a_note_and_no_output() {
+    let home = Home::with_agent("north");
+    home.run(["keygen", "south"]).ok();
+    let serve = home.serve("south", &["--open-door", "--reply-with", "exit 3"]);
+    let done = home.run(["--as", "north", "send", &serve.url, "hello"]).ok();
+    assert!(done.out.is_empty() && done.err.contains("no answer"), "{done:?}");
+    let sent = home.run(["--as", "north", "send", &serve.url, "hello", "--json"]).ok().json();
+    assert_eq!((&sent["status"], &sent["reply"]["status"]), (&json!("accepted"), &json!("no-answer")));
+}
+
+#[test]
+fn a_message_that_nobody_took_is_sent_again_by_the_command_that_the_error_names() {
+    let home = Home::with_agent("north");
+    home.run(["keygen", "south"]).ok();
+    let serve = home.serve("south", &[]);
+    let link = home.invite("south")["link"].as_str().unwrap().to_owned();
+    home.run(["--as", "north", "claim", &link]).ok();
+    let listen = serve.url.trim_start_matches("http://").to_owned();
+    serve.stop("TERM");
+    let error = home.run(["--as", "north", "send", "south", "hello", "--retries", "0", "--json"]).exits(4).json_error();
+    let id = error["messageId"].as_str().unwrap().to_owned();
+    assert!(error["hint"].as_str().unwrap().contains(&format!("send --resend {id}`")), "{error}");
+    let _serve = home.serve("south", &["--listen", &listen]);
+    let sent = home.run(["--as", "north", "send", "--resend", &id, "--json"]).ok().json();
+    assert_eq!(sent["messageId"], json!(id));
+    assert_eq!(home.inbox("south").iter().filter(|row| row["text"] == "hello").count(), 1);
+}

@@ -220,3 +220,13 @@ fn places_of_a_card() {
         assert_eq!((places.base.as_str(), places.cards[0].as_str()), (base, first), "{url}");
     }
 }
+
+#[tokio::test]
+async fn a_card_for_another_name_of_the_same_place_says_which() {
+    let north = agent("north").await;
+    let south = Fake::start(|base, seen, _| documents(&key(2), base, seen)).await;
+    let other = south.url.replace("127.0.0.1", "localhost");
+    let error = north.agent.fetch_card(&other, None, false).await.unwrap_err();
+    assert_eq!(error.fault(), Fault::Unverified);
+    assert!(error.hint().unwrap().contains(&south.url), "{:?}", error.hint());
+}
