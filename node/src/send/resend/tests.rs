@@ -1,3 +1,4 @@
+use muretai_protocol::json::Value;
 use muretai_store::messages::Query;
 
 use super::*;
@@ -51,11 +52,11 @@ async fn a_message_that_was_kept_is_sent_again_as_itself() {
         let posts = south.posts();
         let content = |n: usize| {
             let mut message = posts[n].message();
-            if let muretai_protocol::json::Value::Object(members) = &mut message {
-                if let Some(muretai_protocol::json::Value::Object(metadata)) = members.get_mut("metadata") {
-                    metadata.remove("sig");
-                    metadata.remove("timestamp");
-                }
+            if let Value::Object(members) = &mut message
+                && let Some(Value::Object(metadata)) = members.get_mut("metadata")
+            {
+                metadata.remove("sig");
+                metadata.remove("timestamp");
             }
             message
         };
