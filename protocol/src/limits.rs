@@ -22,6 +22,10 @@ pub const MAX_B58_LEN: usize = 512;
 pub const MAX_SAFE_INT: i64 = 9_007_199_254_740_991;
 /// Seconds that an invite lives, unless its maker says otherwise.
 pub const INVITE_TTL_SECS: i64 = 604_800;
+/// Bytes of an id that is kept: `messageId`, `contextId`, `replyTo`.
+pub const MAX_ID_BYTES: usize = 1_024;
+/// Bytes of compact JSON of the unsigned metadata and the parts that are no text that are kept with a message.
+pub const MAX_EXTRA_BYTES: usize = 65_536;
 /// Levels of nesting that the parse boundary accepts.
 pub const MAX_DEPTH: usize = 128;
 /// Entries of a known algorithm that `metadata.sigs` may have: each one costs a verification.

@@ -65,6 +65,17 @@ pub enum ClaimRefusal {
     Blocked,
 }
 
+/// How a claim would be judged, before anything is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimStanding {
+    /// It would be accepted.
+    Open,
+    /// The same DID claimed it before, successfully.
+    Repeated,
+    /// It would be refused.
+    Dead,
+}
+
 /// The request that carries a claim: its id counts as handled in the same transaction.
 #[derive(Debug, Clone)]
 pub struct ClaimMessage {
@@ -129,6 +140,21 @@ impl Store {
         .await
     }
 
+    /// Tells how [`Store::claim_invite`] would judge a claim now. Writes nothing.
+    pub async fn claim_standing(&self, nonce: &str, did: &Did, now: UnixSeconds) -> Result<ClaimStanding, StoreError> {
+        let (nonce, did) = (nonce.to_owned(), did.clone());
+        self.read(move |conn| {
+            Box::pin(async move {
+                Ok(match look_up(conn, &nonce, &did, now).await? {
+                    Judgement::Accept => ClaimStanding::Open,
+                    Judgement::Repeat(_) => ClaimStanding::Repeated,
+                    Judgement::Refuse(_) => ClaimStanding::Dead,
+                })
+            })
+        })
+        .await
+    }
+
     /// Redeems: checks, spends and writes the contact in one transaction, single use under concurrency, also between
     /// processes. The id of a claim that is refused does not count as handled.
     pub async fn claim_invite(
@@ -148,10 +174,7 @@ async fn claim(
     who: &Introduce,
     message: &ClaimMessage,
 ) -> Result<ClaimOutcome, StoreError> {
-    let claimer = contacts::find(conn, &who.did).await?;
-    let row = query(concat!(select!(), " WHERE nonce = ?")).bind(nonce).fetch_optional(&mut *conn).await?;
-    let invite = row.as_ref().map(invite_from).transpose()?;
-    let outcome = match judge(invite.as_ref(), claimer, who) {
+    let outcome = match look_up(conn, nonce, &who.did, who.now).await? {
         Judgement::Refuse(why) => return Ok(ClaimOutcome::Refused(why)),
         Judgement::Repeat(contact) => ClaimOutcome::Repeated(*contact),
         Judgement::Accept => {
@@ -170,6 +193,18 @@ async fn claim(
     Ok(outcome)
 }
 
+async fn look_up(
+    conn: &mut SqliteConnection,
+    nonce: &str,
+    did: &Did,
+    now: UnixSeconds,
+) -> Result<Judgement, StoreError> {
+    let claimer = contacts::find(conn, did).await?;
+    let row = query(concat!(select!(), " WHERE nonce = ?")).bind(nonce).fetch_optional(conn).await?;
+    let invite = row.as_ref().map(invite_from).transpose()?;
+    Ok(judge(invite.as_ref(), claimer, did, now))
+}
+
 enum Judgement {
     Accept,
     Repeat(Box<Contact>),
@@ -177,7 +212,7 @@ enum Judgement {
 }
 
 /// Spent comes before expired: a lost response must not strand whom the invite let in.
-fn judge(invite: Option<&InviteRow>, claimer: Option<Contact>, who: &Introduce) -> Judgement {
+fn judge(invite: Option<&InviteRow>, claimer: Option<Contact>, did: &Did, now: UnixSeconds) -> Judgement {
     if claimer.as_ref().is_some_and(|contact| contact.is_blocked) {
         return Judgement::Refuse(ClaimRefusal::Blocked);
     }
@@ -186,11 +221,11 @@ fn judge(invite: Option<&InviteRow>, claimer: Option<Contact>, who: &Introduce) 
         return Judgement::Refuse(ClaimRefusal::Revoked);
     }
     match (&invite.used_by, claimer) {
-        (Some(used_by), Some(contact)) if *used_by == who.did && contact.relation == Relation::Direct => {
+        (Some(used_by), Some(contact)) if used_by == did && contact.relation == Relation::Direct => {
             Judgement::Repeat(Box::new(contact))
         }
         (Some(_), _) => Judgement::Refuse(ClaimRefusal::Spent),
-        (None, _) if invite.expires <= who.now => Judgement::Refuse(ClaimRefusal::Expired),
+        (None, _) if invite.expires <= now => Judgement::Refuse(ClaimRefusal::Expired),
         (None, _) => Judgement::Accept,
     }
 }

@@ -3,12 +3,13 @@
 use muretai_protocol::{
     a2a::{self, Version},
     json::{Object, Value},
-    limits::{MAX_TEXT_BYTES, PROTOCOL_VERSION},
+    limits::{MAX_ID_BYTES, MAX_TEXT_BYTES, PROTOCOL_VERSION},
     message::Message,
     rpc::{self, Code, Id, Refusal, RequestError},
 };
 
 use super::{
+    extra,
     methods::claim::ClaimParams,
     refusals::{self as say, plain},
 };
@@ -60,7 +61,7 @@ pub struct Rejected {
 pub fn read(body: &[u8], a2a_version: Option<&str>, profile: Profile) -> Result<Request, Rejected> {
     let frame = rpc::parse_request(body).map_err(no_request)?; // b
     let id = frame.id.clone();
-    match read_frame(frame, a2a_version, profile) {
+    match read_frame(frame, body.len(), a2a_version, profile) {
         Ok((call, message)) => Ok(Request { id, call, message }),
         Err(refusal) => Err(Rejected { status: 200, id, refusal }),
     }
@@ -75,7 +76,12 @@ fn no_request(error: RequestError) -> Rejected {
 }
 
 /// Rows c to g, in order.
-fn read_frame(frame: rpc::Request, a2a_version: Option<&str>, profile: Profile) -> Result<(Call, Message), Refusal> {
+fn read_frame(
+    frame: rpc::Request,
+    size: usize,
+    a2a_version: Option<&str>,
+    profile: Profile,
+) -> Result<(Call, Message), Refusal> {
     let method = method_name(&frame, profile)?; // c
     let kind = Kind::of(method).ok_or_else(|| unknown_method(Some(method)))?; // d
     a2a::version_from_header(a2a_version)?;
@@ -84,6 +90,7 @@ fn read_frame(frame: rpc::Request, a2a_version: Option<&str>, profile: Profile) 
     };
     let (call, message) = kind.read_params(&mut params)?; // e
     let message = Message::from_value(message).map_err(|wrong| plain(Code::InvalidRequest, wrong.0))?; // f
+    check_sizes(&message, size)?;
     if message.text.len() > MAX_TEXT_BYTES {
         return Err(plain(Code::TextTooLarge, say::TEXT_TOO_LARGE)); // g
     }
@@ -92,6 +99,16 @@ fn read_frame(frame: rpc::Request, a2a_version: Option<&str>, profile: Profile) 
         return Err(plain(Code::InvalidParams, say::NO_OFFERS));
     }
     Ok((call, message))
+}
+
+/// Everything that is kept of a message has a limit, and nothing that was accepted is cut (3.4).
+fn check_sizes(message: &Message, size: usize) -> Result<(), Refusal> {
+    let reply_to = message.meta("replyTo").and_then(Value::as_str);
+    let ids = [Some(message.message_id.as_str()), message.context_id.as_deref(), reply_to];
+    if ids.into_iter().flatten().any(|id| id.len() > MAX_ID_BYTES) {
+        return Err(plain(Code::InvalidRequest, say::ID_TOO_LONG));
+    }
+    extra::check(message, size).map_err(|extra::TooLarge| plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))
 }
 
 /// Row c. A Door does not look at `jsonrpc`, and a method that is no string is one that it does not offer.
@@ -186,6 +203,34 @@ mod tests {
             "messageId":"m1","metadata":{"offer":"x"}}}}"#;
         assert_eq!(PROFILES.map(|profile| code(body, profile)), [0, -32602]);
         assert_eq!(code(&body.replace("\"x\"", "null"), Profile::Door), 0);
+    }
+
+    #[test]
+    fn what_is_kept_is_measured_before_anything_is_verified() {
+        let code = |message: String| {
+            let body =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{{"message":{message}}}}}"#);
+            PROFILES.map(|profile| code(&body, profile))
+        };
+        let message = |id: &str, context: &str, reply_to: &str, x: &str| {
+            format!(
+                r#"{{"kind":"message","messageId":"{id}","contextId":"{context}","metadata":{{"replyTo":"{reply_to}","x":{x}}}}}"#
+            )
+        };
+        let (longest, longer) = ("x".repeat(MAX_ID_BYTES), "é".repeat(MAX_ID_BYTES / 2) + "x");
+        assert_eq!(code(message(&longest, &longest, &longest, "1")), [0, 0]);
+        assert_eq!(code(message(&longer, "", "", "1")), [-32600, -32600]);
+        assert_eq!(code(message("m", &longer, "", "1")), [-32600, -32600]);
+        assert_eq!(code(message("m", "", &longer, "1")), [-32600, -32600]);
+        let tiny = |count: usize| format!("[{}]", vec![r#"{"":0}"#; count].join(","));
+        assert_eq!(code(message("m", "", "", &tiny(9_000))), [0, 0]);
+        assert_eq!(code(message("m", "", "", &tiny(10_000))), [-32600, -32600]);
+        let part = |len: usize| format!(r#"{{"kind":"file","file":{{"bytes":"{}"}}}}"#, "A".repeat(len));
+        let parts = |len| format!(r#"{{"kind":"message","messageId":"m","parts":[{}]}}"#, part(len));
+        assert_eq!(code(parts(60_000)), [0, 0]);
+        assert_eq!(code(parts(70_000)), [-32600, -32600]);
+        // White space costs nothing: what is kept is compact.
+        assert_eq!(code(message("m", "", "", &format!("[{}]", " ".repeat(100_000)))), [0, 0]);
     }
 
     #[test]

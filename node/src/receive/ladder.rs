@@ -1,6 +1,6 @@
 //! Steps 1 to 5' of the ladder (section 4.1), in their fixed order: the first failure answers, later steps are not
 //! reached. Nothing is written before the signature is known good, so nobody can use up another's id.
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
 use muretai_protocol::{
     Did, MessageId, UnixSeconds,
@@ -45,8 +45,8 @@ pub struct Ladder<M> {
 
 /// A message that passed every step; its id is claimed until `claim` is confirmed or dropped.
 pub struct Passed {
-    /// The message, believed. Shared with the task that answers it.
-    pub verified: Arc<Verified>,
+    /// The message, believed.
+    pub verified: Verified,
     /// Its content, as a re-send must have it again.
     pub digest: [u8; 32],
     /// Its id, claimed.
@@ -140,7 +140,7 @@ impl<M: Memory> Ladder<M> {
         loop {
             let mut ended = match self.guard.claim(key) {
                 Attempt::Claimed(claim) => {
-                    return Ok(Passed { verified: Arc::new(verified), digest, claim, standing });
+                    return Ok(Passed { verified, digest, claim, standing });
                 }
                 Attempt::Handled(seen) => return Err(self.repeated(seen, Some(&verified))),
                 Attempt::Pending(ended) => ended,

@@ -22,6 +22,9 @@ pub(crate) const BAD_ENC_PUB: &str = "params.enc_pub must be 64 hex digits";
 pub(crate) const CLAIM_TEXT: &str = "the signed text must be exactly the name of the method";
 pub(crate) const NO_OFFERS: &str = "metadata.offer names an offer that this door does not have";
 pub(crate) const TEXT_TOO_LARGE: &str = "the joined text parts are longer than 65536 bytes of UTF-8";
+pub(crate) const ID_TOO_LONG: &str = "messageId, contextId and replyTo have at most 1024 bytes each";
+pub(crate) const EXTRA_TOO_LARGE: &str =
+    "metadata too large: unsigned metadata and parts that are not text have at most 65536 bytes of JSON";
 pub(crate) const UNSIGNED: &str = "the message is not signed; accepts says how to sign it";
 pub(crate) const INCOMPLETE: &str = "metadata must have from, to and sig";
 pub(crate) const OTHER_RECIPIENT: &str = "metadata.to is not the DID of this agent";

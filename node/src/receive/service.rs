@@ -9,17 +9,21 @@ use muretai_protocol::{
     a2a::{self, Version},
     card,
     json::Value,
-    rpc::{self, Refusal},
+    rpc::{self, Code, Refusal},
 };
-use muretai_store::Store;
+use muretai_store::{Store, invites::ClaimStanding};
 use muretai_transports::{Document, Incoming, Outcome, Service, Stop};
-use tokio::sync::Semaphore;
 
 use super::{
+    extra,
     frame::{self, Call, Profile, Request},
     gate::Gate,
+    in_hand::InHand,
     ladder::{Ladder, Passed},
-    methods::{claim, send},
+    methods::{
+        claim::{self, ClaimParams},
+        send,
+    },
     rate::{RateLimit, RateLimiter},
     refusals as say,
     replay::ReplayGuard,
@@ -34,10 +38,10 @@ mod tests;
 
 use documents::Documents;
 
-/// Messages that slow responders may have in hand at once, waiting ones included.
-const MAX_IN_HAND: u32 = 1_024;
-/// What a sender is told to wait when that many are in hand.
+/// What a sender is told to wait when too much is in hand.
 const BUSY_RETRY_SECS: u64 = 5;
+/// Bytes that a message in hand costs beside its text and what is kept with it.
+const OVERHEAD_BYTES: usize = 4_096;
 
 /// How an agent receives.
 #[derive(Debug, Clone)]
@@ -64,11 +68,27 @@ struct Inner {
     profile: Profile,
     ladder: Ladder<Store>,
     gate: Gate,
-    /// Messages and claims are counted apart: claims come from strangers, who must not spend what contacts need.
-    message_rate: Option<RateLimiter>,
-    claim_rate: Option<RateLimiter>,
+    rates: Option<Rates>,
     answerer: Answerer,
     documents: Documents,
+}
+
+/// What is counted apart, so that nobody spends what others need: strangers what contacts need, and who guesses at
+/// invites what those need who hold one.
+struct Rates {
+    contacts: RateLimiter,
+    strangers: RateLimiter,
+    /// Claims that were redeemed before, by the same DID.
+    repeated_claims: RateLimiter,
+    /// Claims of what is no live invite.
+    refused_claims: RateLimiter,
+}
+
+impl Rates {
+    fn new(limit: RateLimit) -> Rates {
+        let new = || RateLimiter::new(limit);
+        Rates { contacts: new(), strangers: new(), repeated_claims: new(), refused_claims: new() }
+    }
 }
 
 /// Who answers, and how the work is kept in bounds.
@@ -76,7 +96,7 @@ enum Answerer {
     /// Answers at once.
     Quick(Acknowledge),
     /// Takes its time: the work goes on when the asker hangs up, so that a slow answer is not begun over and over.
-    Slow { responder: Arc<dyn Responder>, in_hand: Arc<Semaphore>, hurry: Stop },
+    Slow { responder: Arc<dyn Responder>, contacts: InHand, strangers: InHand, hurry: Stop },
 }
 
 impl Receiver {
@@ -88,7 +108,8 @@ impl Receiver {
             None => Answerer::Quick(Acknowledge),
             Some(spec) => Answerer::Slow {
                 responder: Arc::new(command_responder(agent, spec.clone())),
-                in_hand: Arc::new(Semaphore::new(MAX_IN_HAND as usize)),
+                contacts: InHand::new(),
+                strangers: InHand::new(),
                 hurry: Stop::new(),
             },
         };
@@ -98,8 +119,7 @@ impl Receiver {
             profile,
             ladder: Ladder::new(agent.did().clone(), profile, guard, agent.store().clone(), requirement),
             gate: Gate::new(options.open_door),
-            message_rate: options.rate.map(RateLimiter::new),
-            claim_rate: options.rate.map(RateLimiter::new),
+            rates: options.rate.map(Rates::new),
             answerer,
             documents: Documents::new(agent, &options.url, options.open_door),
             agent: agent.clone(),
@@ -117,8 +137,9 @@ impl Receiver {
 
     /// Waits until no message is in hand any more.
     pub async fn idle(&self) {
-        if let Answerer::Slow { in_hand, .. } = &self.inner.answerer {
-            let _all = in_hand.acquire_many(MAX_IN_HAND).await;
+        if let Answerer::Slow { contacts, strangers, .. } = &self.inner.answerer {
+            contacts.emptied().await;
+            strangers.emptied().await;
         }
     }
 
@@ -129,29 +150,56 @@ impl Receiver {
                 Ok(if version == Version::V1_0 { a2a::result_to_v1(&reply) } else { reply })
             }
             Call::Claim(params) => {
-                limit(&self.inner.claim_rate, &passed)?;
+                self.limit_claim(&passed, &params, now).await?;
                 claim::redeem(&self.inner.agent, &self.inner.url, passed, *params, now).await
             }
         }
     }
 
+    /// A live invite is the owner's own permission and is spent by its use, so it needs no other limit.
+    async fn limit_claim(&self, passed: &Passed, params: &ClaimParams, now: UnixSeconds) -> Result<(), Refusal> {
+        claim::check_text(passed)?;
+        let Some(rates) = &self.inner.rates else { return Ok(()) };
+        let from = passed.verified.from();
+        let rate = match self.inner.agent.store().claim_standing(&params.nonce, from, now).await {
+            Ok(ClaimStanding::Open) => return Ok(()),
+            Ok(ClaimStanding::Repeated) => &rates.repeated_claims,
+            Ok(ClaimStanding::Dead) => &rates.refused_claims,
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "an invite could not be looked up");
+                return Err(say::internal());
+            }
+        };
+        rate.admit(from).map_err(say::rate_limited)
+    }
+
     /// Steps 6 and 7, then the responder, then the commit. A refusal drops `passed`, which releases the id.
-    async fn answer_message(&self, passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
+    async fn answer_message(&self, mut passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
         let Passed { verified, standing, .. } = &passed;
+        let is_direct = standing.is_direct;
         let applicant = Applicant::new(verified.from(), standing.is_blocked, standing.is_direct, verified);
         self.inner.gate.admit(&applicant).await?; // 6
-        limit(&self.inner.message_rate, &passed)?; // 7
+        if let Some(rates) = &self.inner.rates {
+            let rate = if is_direct { &rates.contacts } else { &rates.strangers };
+            rate.admit(passed.verified.from()).map_err(say::rate_limited)?; // 7
+        }
+        let extra = extra::take(&mut passed.verified);
+        let extra = extra.map_err(|extra::TooLarge| say::plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))?;
         match &self.inner.answerer {
             // The loop brake: machines do not answer each other's notices.
             _ if send::is_notice(passed.verified.message()) => {
-                send::store_and_reply(&self.inner.agent, passed, Response::accepted(), now).await
+                send::store_and_reply(&self.inner.agent, passed, extra, Response::accepted(), now).await
             }
             Answerer::Quick(responder) => {
                 let response = responder.respond(&passed.verified).await;
-                send::store_and_reply(&self.inner.agent, passed, response, now).await
+                send::store_and_reply(&self.inner.agent, passed, extra, response, now).await
             }
-            Answerer::Slow { responder, in_hand, hurry } => {
-                let place = Arc::clone(in_hand).try_acquire_owned().map_err(|_| say::rate_limited(BUSY_RETRY_SECS))?;
+            Answerer::Slow { responder, contacts, strangers, hurry } => {
+                let in_hand = if is_direct { contacts } else { strangers };
+                // What is kept is counted twice: some of it may be in the message, too.
+                let kept = extra.as_ref().map_or(0, String::len);
+                let size = OVERHEAD_BYTES + passed.verified.message().text.len() + 2 * kept;
+                let place = in_hand.take(size).ok_or_else(|| say::rate_limited(BUSY_RETRY_SECS))?;
                 let (agent, responder, hurry) = (self.inner.agent.clone(), Arc::clone(responder), hurry.clone());
                 let work = async move {
                     let _place = place;
@@ -159,7 +207,7 @@ impl Receiver {
                         response = responder.respond(&passed.verified) => response,
                         () = hurry.stopped() => Response::no_answer("the agent is stopping"),
                     };
-                    send::store_and_reply(&agent, passed, response, now).await
+                    send::store_and_reply(&agent, passed, extra, response, now).await
                 };
                 tokio::spawn(work).await.unwrap_or_else(|_| Err(say::internal()))
             }
@@ -171,27 +219,23 @@ fn command_responder(agent: &Agent, spec: CommandSpec) -> CommandResponder {
     CommandResponder::new(spec, agent.name(), agent.store().clone())
 }
 
-fn limit(rate: &Option<RateLimiter>, passed: &Passed) -> Result<(), Refusal> {
-    match rate {
-        Some(rate) => rate.admit(passed.verified.from()).map_err(say::rate_limited),
-        None => Ok(()),
-    }
-}
-
 #[async_trait]
 impl Service for Receiver {
     async fn call(&self, request: Incoming) -> Outcome {
         let now = crate::agent::now();
-        let Request { id, call, message } =
-            match frame::read(&request.body, request.a2a_version.as_deref(), self.inner.profile) {
-                Ok(request) => request,
-                Err(rejected) => {
-                    log::rejected(request.remote, &rejected.refusal);
-                    let body = rpc::error(&rejected.id, &rejected.refusal).into();
-                    return Outcome { status: rejected.status, body };
-                }
-            };
-        let line = log::Line::begin(&message, request.remote);
+        let Incoming { body, a2a_version, remote } = request;
+        let read = frame::read(&body, a2a_version.as_deref(), self.inner.profile);
+        // The answer may take minutes, and nobody needs the bytes any more.
+        drop(body);
+        let Request { id, call, message } = match read {
+            Ok(request) => request,
+            Err(rejected) => {
+                log::rejected(remote, &rejected.refusal);
+                let body = rpc::error(&rejected.id, &rejected.refusal).into();
+                return Outcome { status: rejected.status, body };
+            }
+        };
+        let line = log::Line::begin(&message, remote);
         let result = match self.inner.ladder.climb(message, now).await {
             Ok(passed) => self.answer(call, passed, now).await,
             Err(refusal) => Err(refusal),

@@ -44,7 +44,7 @@ impl ServeLock {
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path)?;
+        let file = open(&mut options, path)?;
         make_private(&file)?;
         for attempt in 1.. {
             match file.try_lock() {
@@ -81,11 +81,22 @@ fn make_private(file: &File) -> io::Result<()> {
 
 /// Who holds the lock now, if anybody does.
 pub(super) fn holder(path: &Path) -> Option<Holder> {
-    let file = File::open(path).ok()?;
+    let file = open(OpenOptions::new().read(true), path).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(read(&file)),
         _ => None,
     }
+}
+
+/// Opens without waiting, and a file alone: a FIFO in its place would hold us up for ever.
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
 }
 
 /// What the file says, read with care: it may be half written, or nothing of ours.
@@ -118,6 +129,23 @@ mod tests {
         drop(first);
         assert_eq!(holder(&path), None, "a stale file means nothing");
         ServeLock::take(&path).await.unwrap();
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn what_is_no_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("serve.lock");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(holder(&path), None);
+        match ServeLock::take(&path).await {
+            Err(LockError::Io(error)) => assert_eq!(error.to_string(), "it is not a regular file"),
+            _ => panic!("it was taken"),
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(holder(&path), None);
+        assert!(ServeLock::take(&path).await.is_err());
     }
 
     #[tokio::test]

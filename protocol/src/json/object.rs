@@ -50,9 +50,10 @@ impl Object {
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.find(key).ok().map(|at| self.members.remove(at).1)
     }
-    /// Keeps the members for which `keep` answers true.
+    /// Keeps the members for which `keep` answers true, and no memory for the others.
     pub fn retain(&mut self, mut keep: impl FnMut(&String, &mut Value) -> bool) {
         self.members.retain_mut(|(key, value)| keep(key, value));
+        self.members.shrink_to_fit();
     }
     /// The members in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&String, &Value)> + ExactSizeIterator + Clone {

@@ -232,6 +232,13 @@ impl Verified {
     pub fn keystate_to_pin(&self) -> Option<&Value> {
         self.message().meta("keystate").filter(|_| self.pins_keystate)
     }
+    /// Drops what is not signed: the parts that are no text, and the metadata that `keep` does not ask for. What was
+    /// verified stays as it is.
+    pub fn strip(&mut self, mut keep: impl FnMut(&str, &Value) -> bool) {
+        let message = &mut self.inner.message;
+        message.other_parts = Vec::new();
+        message.metadata.retain(|key, value| keep(key, value));
+    }
     /// SHA-256 over `to`, `contextId` and `text`, unambiguously joined: equal for an honest re-send (4.5).
     pub fn content_digest(&self) -> [u8; 32] {
         let message = &self.inner.message;

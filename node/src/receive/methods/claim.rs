@@ -15,6 +15,8 @@ use muretai_store::{
     invites::{ClaimMessage, ClaimOutcome},
 };
 
+use muretai_transports::guard::{self, Policy};
+
 use crate::{
     Agent,
     receive::{
@@ -52,8 +54,8 @@ impl ClaimParams {
         let url = take("url", say::BAD_URL)?.filter(|url| !url.is_empty());
         let relay = take("relay", say::BAD_RELAY)?.filter(|relay| !relay.is_empty());
         let enc_pub = take("enc_pub", say::BAD_ENC_PUB)?;
-        check(&url, |url| urls::check_base(url).is_ok(), say::BAD_URL)?;
-        check(&relay, urls::is_plain_url, say::BAD_RELAY)?;
+        check(&url, |url| urls::check_base(url).is_ok() && is_dialable(url), say::BAD_URL)?;
+        check(&relay, |relay| urls::is_plain_url(relay) && is_dialable(relay), say::BAD_RELAY)?;
         check(&enc_pub, is_enc_pub, say::BAD_ENC_PUB)?;
         let name = name.map(|name| text::peer_name(&name)).filter(|name| !name.is_empty());
         Ok(ClaimParams { nonce, name, coordinates: Coordinates { url, relay, enc_pub } })
@@ -70,11 +72,24 @@ fn check(value: &Option<String>, is_right: impl Fn(&str) -> bool, wrong: &'stati
     }
 }
 
+/// Whether anybody could ever be there: no link-local, wildcard or multicast address, however it is spelled.
+fn is_dialable(url: &str) -> bool {
+    guard::check_url(url, Policy::Owner).is_ok()
+}
+
 fn is_enc_pub(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Redeems the nonce in one transaction with the contact and the handled id, and writes the result.
+/// What was signed must be a claim: any other message of the same sender would otherwise serve as one.
+pub(crate) fn check_text(passed: &Passed) -> Result<(), Refusal> {
+    if passed.verified.message().text == METHOD {
+        return Ok(());
+    }
+    Err(plain(Code::InvalidParams, say::CLAIM_TEXT))
+}
+
+/// Redeems the nonce of a claim that [`check_text`] let pass, in one transaction with the contact and the handled id, and writes the result.
 pub(crate) async fn redeem(
     agent: &Agent,
     url: &str,
@@ -84,9 +99,6 @@ pub(crate) async fn redeem(
 ) -> Result<Value, Refusal> {
     let Passed { verified, digest, claim, .. } = passed;
     let message = verified.message();
-    if message.text != METHOD {
-        return Err(plain(Code::InvalidParams, say::CLAIM_TEXT));
-    }
     if verified.from() == agent.did() {
         return Err(plain(Code::IntroductionInvalid, say::INVITE_INVALID));
     }

@@ -20,13 +20,14 @@ use crate::{
 pub(crate) async fn store_and_reply(
     agent: &Agent,
     passed: Passed,
+    extra: Option<String>,
     response: Response,
     received: UnixSeconds,
 ) -> Result<Value, Refusal> {
     let Passed { verified, digest, claim, .. } = passed;
     let response = fitting(response);
     let (reply, stored_reply) = sign_reply(agent, &verified, &response);
-    match agent.store().commit_received(record(&verified, digest, received, stored_reply)).await {
+    match agent.store().commit_received(record(&verified, digest, extra, received, stored_reply)).await {
         Ok(Committed::Stored { .. }) => {
             claim.confirm(digest);
             Ok(reply)
@@ -89,7 +90,13 @@ fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> (Value, R
     (reply, stored)
 }
 
-fn record(verified: &Verified, digest: [u8; 32], received: UnixSeconds, reply: Reply) -> Received {
+fn record(
+    verified: &Verified,
+    digest: [u8; 32],
+    extra: Option<String>,
+    received: UnixSeconds,
+    reply: Reply,
+) -> Received {
     let message = verified.message();
     Received {
         from: verified.from().clone(),
@@ -101,7 +108,7 @@ fn record(verified: &Verified, digest: [u8; 32], received: UnixSeconds, reply: R
         received,
         digest,
         sig: verified.sig().to_owned(),
-        extra: extra_of(message),
+        extra,
         is_auto: is_notice(message),
         reply: Some(reply),
     }
@@ -112,32 +119,4 @@ fn record(verified: &Verified, digest: [u8; 32], received: UnixSeconds, reply: R
 pub(crate) fn is_notice(message: &Message) -> bool {
     let is_auto = message.meta("auto").and_then(Value::as_bool) == Some(true);
     is_auto && message.meta("status").and_then(Value::as_str).is_some()
-}
-
-/// What the message carried beyond what has a column of its own: unsigned metadata (3.3) and parts that are no text,
-/// kept as they came. Members that say nothing are left out: existing nodes send all that they know, unused.
-fn extra_of(message: &Message) -> Option<String> {
-    let says_nothing = |key: &str, value: &Value| {
-        matches!(
-            (key, value),
-            ("from" | "to" | "sig" | "timestamp", _)
-                | (_, Value::Null)
-                | ("replyTo", Value::String(_))
-                | ("auto", Value::Bool(false))
-        )
-    };
-    let metadata: Object = message
-        .metadata
-        .iter()
-        .filter(|(key, value)| !says_nothing(key, value))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    let mut extra = Object::new();
-    if !metadata.is_empty() {
-        extra.insert("metadata".to_owned(), metadata.into());
-    }
-    if !message.other_parts.is_empty() {
-        extra.insert("parts".to_owned(), message.other_parts.clone().into());
-    }
-    (!extra.is_empty()).then(|| Value::Object(extra).to_json())
 }

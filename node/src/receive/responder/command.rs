@@ -1,10 +1,14 @@
 //! `--reply-with CMD`: the owner's command answers. It gets the message on stdin and in `MURETAI_*` variables, never
 //! in its arguments; what it writes to stdout is the reply. It runs in a process group of its own, which is killed as a
-//! whole when time is up, when too much is said, or when nobody waits for the answer any more.
+//! whole when the command has ended, when time is up, when too much is said, or when nobody waits for the answer any
+//! more. Only when `serve` itself is killed the hard way nobody is left to do that.
+//!
+//! Of our own environment it inherits no `MURETAI_*` but `MURETAI_HOME`: the others say where secrets are.
 //!
 //! A variable is left out when its value cannot be one: with a NUL in it, or longer than [`MAX_VARIABLE_BYTES`]. The
 //! JSON form of stdin has every value whole.
 use std::{
+    ffi::OsStr,
     io,
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -24,12 +28,16 @@ use muretai_store::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, Command},
+    process::Command,
     sync::Semaphore,
     task::JoinHandle,
 };
 
 use super::{CommandSpec, ReplyInput};
+
+mod group;
+
+use group::Group;
 
 /// Longest value of an environment variable; the system's limit is about 128 KiB for one string.
 const MAX_VARIABLE_BYTES: usize = 4_096;
@@ -45,6 +53,8 @@ pub(crate) struct CommandResponder {
     agent_name: String,
     store: Store,
     places: Semaphore,
+    /// Strangers have half of the places at most, so that contacts never wait behind many of them.
+    strangers: Semaphore,
 }
 
 /// Why there is no answer.
@@ -76,16 +86,21 @@ impl CommandError {
 impl CommandResponder {
     /// A responder for the agent of this name, who looks senders up in this store.
     pub(crate) fn new(spec: CommandSpec, agent_name: &str, store: Store) -> CommandResponder {
-        let places = Semaphore::new(spec.max_running.clamp(1, Semaphore::MAX_PERMITS));
-        CommandResponder { spec, agent_name: agent_name.to_owned(), store, places }
+        let running = spec.max_running.clamp(1, Semaphore::MAX_PERMITS);
+        let (places, strangers) = (Semaphore::new(running), Semaphore::new((running / 2).max(1)));
+        CommandResponder { spec, agent_name: agent_name.to_owned(), store, places, strangers }
     }
 
     async fn run(&self, message: &Verified) -> Result<String, CommandError> {
-        let _place = self.places.acquire().await.expect("the semaphore is never closed");
         let contact = self.store.contact(message.from()).await.unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the sender of a message could not be looked up");
             None
         });
+        let _turn = match is_direct(contact.as_ref()) {
+            true => None,
+            false => Some(self.strangers.acquire().await.expect("the semaphore is never closed")),
+        };
+        let _place = self.places.acquire().await.expect("the semaphore is never closed");
         let mut child = self.command(message, contact.as_ref()).spawn().map_err(CommandError::Start)?;
         // Declared after the child and so dropped before it: the group's id is not free for others until then.
         let mut group = Group::led_by(&child);
@@ -98,9 +113,14 @@ impl CommandResponder {
             let _ = stdin.write_all(input.as_bytes()).await;
             Ok(())
         };
-        let (output, ()) = tokio::try_join!(read_reply(stdout), feed)?;
+        // What the command leaves behind would hold stdout open, and must not outlive the answer.
+        let ending = async {
+            group.ended().await.map_err(CommandError::Read)?;
+            group.kill();
+            Ok(())
+        };
+        let (output, (), ()) = tokio::try_join!(read_reply(stdout), feed, ending)?;
         let status = child.wait().await.map_err(CommandError::Read)?;
-        group.disarm();
         if let Some(log) = _log {
             log.finish().await;
         }
@@ -127,6 +147,9 @@ impl CommandResponder {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
+        for name in std::env::vars_os().map(|(name, _)| name).filter(|name| is_ours(name)) {
+            command.env_remove(name);
+        }
         for (name, value) in variables {
             match value.filter(|value| value.len() <= MAX_VARIABLE_BYTES && !value.contains('\0')) {
                 Some(value) => command.env(name, value),
@@ -143,7 +166,6 @@ impl CommandResponder {
             return inner.text.clone();
         }
         let text_or_null = |value: Option<&str>| value.map_or(Value::Null, Value::from);
-        let is_direct = contact.is_some_and(|contact| contact.relation == Relation::Direct);
         let members = [
             ("v", Value::from(1)),
             ("agent", self.agent_name.as_str().into()),
@@ -156,7 +178,7 @@ impl CommandResponder {
             ("text", inner.text.as_str().into()),
             ("timestamp", message.timestamp().0.into()),
             ("to", message.to().into()),
-            ("trust", if is_direct { "direct" } else { "stranger" }.into()),
+            ("trust", if is_direct(contact) { "direct" } else { "stranger" }.into()),
         ];
         let object: Object = members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         Value::Object(object).to_json()
@@ -180,6 +202,15 @@ impl Responder for CommandResponder {
     }
 }
 
+fn is_direct(contact: Option<&Contact>) -> bool {
+    contact.is_some_and(|contact| contact.relation == Relation::Direct)
+}
+
+/// Whether a variable is for this program alone. The home is not: a command may call this program itself.
+fn is_ours(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"MURETAI_") && name != "MURETAI_HOME"
+}
+
 /// Reads stdout to its end, or until it is longer than a reply with its last line feed can be.
 async fn read_reply(stdout: impl AsyncRead + Unpin) -> Result<Vec<u8>, CommandError> {
     const LONGEST: usize = MAX_TEXT_BYTES + 1;
@@ -198,41 +229,6 @@ fn reply_text(mut output: Vec<u8>) -> Result<String, CommandError> {
         return Err(CommandError::TooLong);
     }
     String::from_utf8(output).map_err(|_| CommandError::NotUtf8)
-}
-
-/// The process group of a command; killed on drop unless the command has ended by itself.
-struct Group {
-    #[cfg(unix)]
-    leader: Option<rustix::process::Pid>,
-}
-
-impl Group {
-    #[cfg(unix)]
-    fn led_by(child: &Child) -> Group {
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        Group { leader }
-    }
-    #[cfg(unix)]
-    fn disarm(&mut self) {
-        self.leader = None;
-    }
-    // Elsewhere the child alone is killed, by `kill_on_drop`.
-    #[cfg(not(unix))]
-    fn led_by(_: &Child) -> Group {
-        Group {}
-    }
-    #[cfg(not(unix))]
-    fn disarm(&mut self) {}
-}
-
-#[cfg(unix)]
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(leader) = self.leader {
-            // The group may have ended by itself; then there is nothing to kill.
-            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
-        }
-    }
 }
 
 /// The task that passes stderr on; ends with the command, or shortly after it.
@@ -282,5 +278,20 @@ fn log_line(line: &[u8], lines: &mut usize) {
         }
         std::cmp::Ordering::Equal => tracing::info!(target: "muretai::responder", "further lines are dropped"),
         std::cmp::Ordering::Greater => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_home_is_passed_on() {
+        for name in ["MURETAI_PASSPHRASE_FILE", "MURETAI_AS", "MURETAI_", "MURETAI_HOME2"] {
+            assert!(is_ours(OsStr::new(name)), "{name}");
+        }
+        for name in ["MURETAI_HOME", "HOME", "PATH", "XMURETAI_X"] {
+            assert!(!is_ours(OsStr::new(name)), "{name}");
+        }
     }
 }

@@ -93,6 +93,14 @@ async fn a_bad_request_never_spends_the_invite() {
         vec![nonce.clone(), ("url", "https://example.com/".into())],
         vec![nonce.clone(), ("relay", "https://user@relay.example".into())],
         vec![nonce.clone(), ("relay", Value::Array(vec![]))],
+        vec![nonce.clone(), ("url", "http://169.254.169.254".into())],
+        vec![nonce.clone(), ("url", "http://0.0.0.0:1".into())],
+        vec![nonce.clone(), ("url", "http://2852039166".into())],
+        vec![nonce.clone(), ("url", "http://0xa9fea9fe".into())],
+        vec![nonce.clone(), ("url", "http://[fe80::1]".into())],
+        vec![nonce.clone(), ("url", "http://[::ffff:169.254.1.1]".into())],
+        vec![nonce.clone(), ("url", "http://224.0.0.1".into())],
+        vec![nonce.clone(), ("relay", "http://169.254.169.254/latest".into())],
         vec![nonce.clone(), ("enc_pub", "00".into())],
         vec![nonce.clone(), ("enc_pub", "G".repeat(64).into())],
     ];
@@ -122,6 +130,27 @@ async fn claims_are_limited_apart_from_messages() {
         assert_eq!(code(&claim(&world, 2, id, "guess").await), expected);
     }
     assert_eq!(code(&world.send(&key(1), "1", "hello").await), 0, "contacts are heard");
+}
+
+#[tokio::test]
+async fn guesses_of_strangers_never_stand_in_the_way_of_who_holds_an_invite() {
+    let limit = crate::receive::rate::RateLimit { per_account: 2, total: 3 };
+    let world = world(|options| options.rate = Some(limit)).await;
+    invite(&world, "n1", 60).await;
+    invite(&world, "n2", 60).await;
+    assert_eq!(code(&claim(&world, 1, "1", "n1").await), 0);
+    let mut codes = Vec::new();
+    for n in 10..20 {
+        codes.push(code(&claim(&world, n, "1", "guess").await));
+    }
+    assert_eq!(codes[..4], [-32011, -32011, -32011, -32004]);
+    assert!(codes[4..].iter().all(|code| *code == -32004), "{codes:?}");
+    // A lost answer is asked for again, and another invite is as good as ever.
+    assert_eq!(code(&claim(&world, 1, "2", "n1").await), 0);
+    assert_eq!(code(&claim(&world, 2, "1", "n2").await), 0);
+    // To ask again is limited as well.
+    assert_eq!(code(&claim(&world, 1, "3", "n1").await), 0);
+    assert_eq!(code(&claim(&world, 1, "4", "n1").await), -32004);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
