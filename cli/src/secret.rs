@@ -45,9 +45,25 @@ impl PassphraseSource {
         let attempt = attempt(&name);
         let text = read_text(source, MAX_PASSPHRASE_BYTES).map_err(|error| Failure::io(attempt.as_str(), &error))?;
         let text = Zeroizing::new(without_line_end(&text).to_owned());
+        if let PassphraseSource::Descriptor(number) = self {
+            close(*number);
+        }
         if text.is_empty() { Err(Failure::failed(format!("{attempt}: it is empty"))) } else { Ok(text) }
     }
 }
+
+/// Closes the descriptor that the passphrase came on: commands that we start would inherit it, and a regular file could
+/// be read through it again. The three standard ones stay.
+#[cfg(unix)]
+fn close(number: u32) {
+    if let Some(number) = i32::try_from(number).ok().filter(|number| *number > 2) {
+        // It was inherited for this one purpose. That it is closed already is no fault.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+#[cfg(not(unix))]
+fn close(_: u32) {}
 
 fn attempt(name: &str) -> String {
     format!("cannot read the passphrase from {name}")
@@ -150,6 +166,21 @@ fn without_line_end(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_descriptor_of_a_passphrase_is_closed_once_it_is_read() {
+        use std::os::fd::IntoRawFd;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("passphrase");
+        std::fs::write(&path, "secret\n").unwrap();
+        let number = File::open(&path).unwrap().into_raw_fd();
+        let source = PassphraseSource::descriptor(number.unsigned_abs());
+        assert_eq!(*source.read().unwrap(), "secret");
+        // Another test may have been given the number meanwhile, but not for this file.
+        let leads_to = std::fs::read_link(format!("/proc/self/fd/{number}"));
+        assert_ne!(leads_to.ok(), Some(path.canonicalize().unwrap()));
+    }
 
     #[test]
     fn strips_one_line_end_and_no_blank() {
