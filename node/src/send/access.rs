@@ -1,12 +1,11 @@
 //! Which addresses a URL may lead to, by who named it (12.1, rule 4).
 //!
 //! The owner may dial loopback and private addresses. A URL out of a peer's mouth leads there only when the owner
-//! allowed it for that contact, or while an agent of this home is served close by: at that very loopback address, or on
-//! a private network of the same block. A service that has stopped is nobody's neighbour, and other ports of this
-//! machine belong to other programs.
+//! allowed it for that contact, or while an agent of this home is served on the same network: its own published address
+//! is a loopback address too, as on a machine where things are tried out, or is in the same private block. A service
+//! that has stopped is nobody's neighbour, and one behind a public address has none.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use muretai_protocol::urls;
 use muretai_store::contacts::{Contact, CoordinateSource};
 use muretai_transports::guard::Policy;
 
@@ -74,11 +73,9 @@ impl Agent {
     /// Whether an agent of this home is served close to such a URL right now.
     fn is_neighbour(&self, url: &str) -> bool {
         match network_of(url) {
-            Network::Loopback => {
-                let origin = urls::origin(url);
-                !origin.is_empty() && self.served_urls().iter().any(|served| urls::origin(served) == origin)
+            network @ (Network::Loopback | Network::Private(_)) => {
+                self.served_urls().iter().any(|served| network_of(served) == network)
             }
-            network @ Network::Private(_) => self.served_urls().iter().any(|served| network_of(served) == network),
             Network::Shared | Network::Other => false,
         }
     }
@@ -144,24 +141,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn loopback_is_near_only_where_an_agent_of_this_home_is_served_now() {
+    async fn loopback_is_near_while_an_agent_of_this_home_is_served_there() {
         let north = testing::agent("north").await;
         let policy = |url: &str| north.agent.policy_for_named(url, false);
         let url = "http://127.0.0.1:4100";
         assert_eq!(policy(url), Policy::Peer);
         let lock = serve_elsewhere(&north, "south", url);
-        for same in [url, "http://127.0.0.1:4100/", "HTTP://127.0.0.1:4100/x"] {
-            assert_eq!(policy(same), Policy::Owner, "{same}");
+        for near in [url, "HTTP://127.0.0.1:4101/x", "http://[::1]:4100", "http://localhost"] {
+            assert_eq!(policy(near), Policy::Owner, "{near}");
         }
-        for other in ["http://127.0.0.1:4101", "http://127.0.0.1", "http://127.0.0.2:4100", "http://[::1]:4100"] {
+        for other in ["http://192.168.1.1", "http://100.64.0.1"] {
             assert_eq!(policy(other), Policy::Peer, "{other}");
         }
-        for odd in ["http://localhost:99999", "http://192.168.1.1", "http://100.64.0.1", "https://127.0.0.1:4100"] {
-            assert_eq!(policy(odd), Policy::Peer, "{odd}");
-        }
-        assert_eq!(north.agent.policy_for_named("http://127.0.0.1:4101", true), Policy::Owner);
         drop(lock);
         assert_eq!(policy(url), Policy::Peer, "a stopped service is no neighbour");
+        let _public = serve_elsewhere(&north, "south", "https://south.example");
+        assert_eq!(policy(url), Policy::Peer, "behind a public address nobody is near");
+        assert_eq!(north.agent.policy_for_named(url, true), Policy::Owner);
     }
 
     #[tokio::test]
