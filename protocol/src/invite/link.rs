@@ -222,7 +222,7 @@ mod tests {
             format!("<{short}>\n<{short}>"),
             format!("{short}\nhello"),
             format!("\u{feff}{short}/ x"),
-            format!("https://relay.example/i/ab\u{a0}c"),
+            "https://relay.example/i/ab\u{a0}c".to_owned(),
         ] {
             assert_eq!(parse_link(&text), Err(LinkError::Several), "{text:?}");
         }
