@@ -1,11 +1,13 @@
 //! Which addresses a URL may lead to, by who named it (12.1, rule 4).
 //!
 //! The owner may dial loopback and private addresses. A URL out of a peer's mouth leads there only when the owner
-//! allowed it for that contact, or while an agent of this home is served on the same network: its own published address
-//! is a loopback address too, as on a machine where things are tried out, or is in the same private block. A service
-//! that has stopped is nobody's neighbour, and one behind a public address has none.
+//! allowed it for that contact, or while an agent of this home is served close by: at that very loopback address, or on
+//! a private network of the same block. For a contact, another port of loopback is close as well while an agent of this
+//! home publishes a loopback address, as on a machine where things are tried out. A service that has stopped is nobody's
+//! neighbour, and one behind a public address has none.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use muretai_protocol::urls;
 use muretai_store::contacts::{Contact, CoordinateSource};
 use muretai_transports::guard::Policy;
 
@@ -67,17 +69,25 @@ impl Agent {
         if contact.source == CoordinateSource::Owner {
             return Policy::Owner;
         }
-        self.policy_for_named(url, allow_private || contact.allow_private)
+        let is_near = network_of(url) == Network::Loopback && self.is_served_on(Network::Loopback);
+        self.policy_for_named(url, allow_private || contact.allow_private || is_near)
     }
 
     /// Whether an agent of this home is served close to such a URL right now.
     fn is_neighbour(&self, url: &str) -> bool {
         match network_of(url) {
-            network @ (Network::Loopback | Network::Private(_)) => {
-                self.served_urls().iter().any(|served| network_of(served) == network)
+            Network::Loopback => {
+                let origin = urls::origin(url);
+                !origin.is_empty() && self.served_urls().iter().any(|served| urls::origin(served) == origin)
             }
+            network @ Network::Private(_) => self.is_served_on(network),
             Network::Shared | Network::Other => false,
         }
+    }
+
+    /// Whether an agent of this home publishes an address of this kind right now.
+    fn is_served_on(&self, network: Network) -> bool {
+        self.served_urls().iter().any(|served| network_of(served) == network)
     }
 
     /// The URLs that the agents of this home are served at right now.
@@ -141,23 +151,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn loopback_is_near_while_an_agent_of_this_home_is_served_there() {
+    async fn loopback_is_near_only_where_an_agent_of_this_home_is_served_now() {
         let north = testing::agent("north").await;
         let policy = |url: &str| north.agent.policy_for_named(url, false);
         let url = "http://127.0.0.1:4100";
         assert_eq!(policy(url), Policy::Peer);
         let lock = serve_elsewhere(&north, "south", url);
-        for near in [url, "HTTP://127.0.0.1:4101/x", "http://[::1]:4100", "http://localhost"] {
-            assert_eq!(policy(near), Policy::Owner, "{near}");
+        for same in [url, "http://127.0.0.1:4100/", "HTTP://127.0.0.1:4100/x"] {
+            assert_eq!(policy(same), Policy::Owner, "{same}");
         }
-        for other in ["http://192.168.1.1", "http://100.64.0.1"] {
+        for other in ["http://127.0.0.1:4101", "http://127.0.0.1", "http://127.0.0.2:4100", "http://[::1]:4100"] {
             assert_eq!(policy(other), Policy::Peer, "{other}");
         }
+        for odd in ["http://localhost:99999", "http://192.168.1.1", "http://100.64.0.1", "https://127.0.0.1:4100"] {
+            assert_eq!(policy(odd), Policy::Peer, "{odd}");
+        }
+        assert_eq!(north.agent.policy_for_named("http://127.0.0.1:4101", true), Policy::Owner);
         drop(lock);
         assert_eq!(policy(url), Policy::Peer, "a stopped service is no neighbour");
-        let _public = serve_elsewhere(&north, "south", "https://south.example");
-        assert_eq!(policy(url), Policy::Peer, "behind a public address nobody is near");
-        assert_eq!(north.agent.policy_for_named(url, true), Policy::Owner);
+    }
+
+    #[tokio::test]
+    async fn a_contact_on_loopback_is_near_while_an_agent_of_this_home_publishes_loopback() {
+        let north = testing::agent("north").await;
+        let url = "http://127.0.0.1:4101";
+        let west = testing::key(9);
+        testing::befriend(&north.agent, west.did(), Some(url)).await;
+        let contact = north.agent.store().contact(west.did()).await.unwrap().unwrap();
+        let contact = Contact { source: CoordinateSource::Peer, allow_private: false, ..contact };
+        let policy = || north.agent.policy_for_contact(&contact, url, false);
+        assert_eq!(policy(), Policy::Peer);
+        let public = serve_elsewhere(&north, "south", "https://south.example");
+        assert_eq!(policy(), Policy::Peer, "behind a public address nobody is near");
+        drop(public);
+        let _local = serve_elsewhere(&north, "south", "http://127.0.0.1:4100");
+        assert_eq!(policy(), Policy::Owner);
+        assert_eq!(north.agent.policy_for_contact(&contact, "http://192.168.1.1", false), Policy::Peer);
     }
 
     #[tokio::test]
