@@ -88,11 +88,13 @@ pub fn run(data: &[u8]) {
 
 impl World {
     fn honest_request(&self, text: &str) -> Vec<u8> {
+        // A context id may have 1,024 bytes.
+        let context_id: String = text.chars().take(1_024 / 4).collect();
         let draft = Draft {
             role: Role::User,
             to: self.agent.did().as_str(),
             message_id: &MessageId::from_random(muretai_node::agent::random()),
-            context_id: Some(text),
+            context_id: Some(&context_id),
             text,
             timestamp: now(),
             extra: Object::new(),
