@@ -61,6 +61,27 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(crate) type Act =
     Box<dyn for<'c> FnOnce(Result<&'c mut SqliteConnection, StoreError>) -> BoxFuture<'c, bool> + Send>;
 
+/// Makes an act whose outcome somebody waits for.
+fn answered<T, F>(act: F) -> (Act, oneshot::Receiver<Result<T, StoreError>>)
+where
+    T: Send + 'static,
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+{
+    let (answer, outcome) = oneshot::channel();
+    let act: Act = Box::new(move |conn| {
+        Box::pin(async move {
+            let result = match conn {
+                Ok(conn) => act(conn).await,
+                Err(error) => Err(error),
+            };
+            let is_sound = !result.as_ref().is_err_and(StoreError::is_connection_lost);
+            answer.send(result).ok();
+            is_sound
+        })
+    });
+    (act, outcome)
+}
+
 /// An open store. Cheap to clone; closed when the last clone is dropped or by [`Store::close`].
 ///
 /// Must be used inside a tokio runtime with its time driver enabled.
@@ -158,18 +179,7 @@ impl Store {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
-        let (answer, outcome) = oneshot::channel();
-        let act: Act = Box::new(move |conn| {
-            Box::pin(async move {
-                let result = match conn {
-                    Ok(conn) => writer::in_transaction(conn, act).await,
-                    Err(error) => Err(error),
-                };
-                let is_sound = !result.as_ref().is_err_and(StoreError::is_connection_lost);
-                answer.send(result).ok();
-                is_sound
-            })
-        });
+        let (act, outcome) = answered(move |conn| Box::pin(writer::in_transaction(conn, act)));
         self.writer()?.send(WriteJob::Act(act)).await.map_err(|_| StoreError::Closed)?;
         outcome.await.map_err(|_| StoreError::Closed)?
     }
@@ -180,18 +190,7 @@ impl Store {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
-        let (answer, outcome) = oneshot::channel();
-        let act: Act = Box::new(move |conn| {
-            Box::pin(async move {
-                let result = match conn {
-                    Ok(conn) => act(conn).await,
-                    Err(error) => Err(error),
-                };
-                let is_sound = !result.as_ref().is_err_and(StoreError::is_connection_lost);
-                answer.send(result).ok();
-                is_sound
-            })
-        });
+        let (act, outcome) = answered(act);
         self.reader()?.send(ReadJob::Act(act)).await.map_err(|_| StoreError::Closed)?;
         outcome.await.map_err(|_| StoreError::Closed)?
     }
