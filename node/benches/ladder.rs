@@ -46,7 +46,7 @@ struct Nothing;
 
 impl Memory for Nothing {
     async fn standing(&self, _: &str, _: &str) -> Result<Standing, StoreError> {
-        Ok(Standing { handled: None::<Handled>, is_direct: true, is_blocked: false })
+        Ok(Standing { handled: None::<Handled>, is_direct: true, is_introduced: false, is_blocked: false })
     }
 }
 

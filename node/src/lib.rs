@@ -15,6 +15,7 @@ pub mod send;
 pub mod serve;
 #[cfg(test)]
 mod testing;
+pub mod trust;
 
 pub use agent::Agent;
 pub use fault::Fault;

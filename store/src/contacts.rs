@@ -17,14 +17,44 @@ macro_rules! select {
 pub enum Relation {
     /// Trust both ways: an invite and its claim, an accepted connection, the owner's word.
     Direct,
+    /// A direct contact vouched for it, and the owner agreed: conversation, for as long as the introduction stands.
+    /// Whether one stands is for [`Store::standing_introductions`] to say.
+    Introduced,
+    /// This agent was introduced to it and has not used that yet: it may be written to, and is not let in.
+    Offered,
     /// No trust. Kept because the owner blocked it.
     None,
 }
 
-/// [`Relation::Direct`] as it is stored.
-pub(crate) const DIRECT: i64 = 1;
 /// [`Relation::None`] as it is stored.
 const NONE: i64 = 0;
+/// [`Relation::Direct`] as it is stored.
+pub(crate) const DIRECT: i64 = 1;
+/// [`Relation::Introduced`] as it is stored.
+pub(crate) const INTRODUCED: i64 = 2;
+/// [`Relation::Offered`] as it is stored.
+const OFFERED: i64 = 3;
+
+impl Relation {
+    fn stored(self) -> i64 {
+        match self {
+            Relation::None => NONE,
+            Relation::Direct => DIRECT,
+            Relation::Introduced => INTRODUCED,
+            Relation::Offered => OFFERED,
+        }
+    }
+
+    fn from_stored(number: i64) -> Result<Relation, StoreError> {
+        match number {
+            NONE => Ok(Relation::None),
+            DIRECT => Ok(Relation::Direct),
+            INTRODUCED => Ok(Relation::Introduced),
+            OFFERED => Ok(Relation::Offered),
+            _ => Err(StoreError::Damaged),
+        }
+    }
+}
 
 /// Where the coordinates came from, weakest first: a claim never overwrites what a signed card said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -311,7 +341,7 @@ async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Result<(), Stor
     .bind(peer)
     .bind(&contact.name)
     .bind(&contact.peer_name)
-    .bind(if contact.relation == Relation::Direct { DIRECT } else { NONE })
+    .bind(contact.relation.stored())
     .bind(contact.is_blocked)
     .bind(&contact.coordinates.url)
     .bind(&contact.coordinates.relay)
@@ -338,11 +368,7 @@ fn contact_from(row: &SqliteRow) -> Result<Contact, StoreError> {
         did: did_from(row.try_get(0)?)?,
         name: row.try_get(1)?,
         peer_name: row.try_get(2)?,
-        relation: match row.try_get(3)? {
-            DIRECT => Relation::Direct,
-            NONE => Relation::None,
-            _ => return Err(StoreError::Damaged),
-        },
+        relation: Relation::from_stored(row.try_get(3)?)?,
         is_blocked: row.try_get(4)?,
         coordinates: Coordinates { url: row.try_get(5)?, relay: row.try_get(6)?, enc_pub: row.try_get(7)? },
         source: CoordinateSource::from_stored(row.try_get(8)?)?,

@@ -11,8 +11,11 @@
 mod batch;
 mod check;
 pub mod contacts;
+pub mod domains;
+pub mod errands;
 pub mod error;
 mod handled;
+pub mod introductions;
 pub mod invites;
 mod listing;
 pub mod messages;
@@ -21,6 +24,7 @@ mod open;
 mod owner;
 mod queue;
 mod reader;
+pub mod requests;
 pub mod settings;
 mod standing;
 #[cfg(test)]

@@ -89,8 +89,21 @@ pub struct Standing {
     pub handled: Option<Handled>,
     /// The sender is a direct contact.
     pub is_direct: bool,
+    /// The sender was introduced; whether an introduction still stands is another question.
+    pub is_introduced: bool,
     /// The owner blocked the sender.
     pub is_blocked: bool,
+}
+
+/// The request that an act answers: its id counts as handled in the same transaction.
+#[derive(Debug, Clone)]
+pub struct Handling {
+    /// Who signed it.
+    pub from: Did,
+    /// Its id.
+    pub message_id: String,
+    /// Its content digest.
+    pub digest: [u8; 32],
 }
 
 /// In or out.

@@ -131,6 +131,7 @@ fn note(kind: i64, row: &SqliteRow, asked: &[Asked], standings: &mut [Standing])
             standing.handled = Some(Handled { digest: digest_from(row, 2)? });
         } else if kind >= CONTACT && one.from.as_bytes() == what {
             standing.is_direct = (kind - CONTACT) / 2 == contacts::DIRECT;
+            standing.is_introduced = (kind - CONTACT) / 2 == contacts::INTRODUCED;
             standing.is_blocked = (kind - CONTACT) % 2 == 1;
         }
     }

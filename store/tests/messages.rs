@@ -138,11 +138,16 @@ async fn standing_tells_handled_ids_and_trust() {
     connect(&store, &north, "north").await;
     store.set_blocked(&east, true, NOW).await.unwrap();
 
-    let expected = Standing { handled: Some(Handled { digest: [1; 32] }), is_direct: true, is_blocked: false };
+    let expected = Standing {
+        handled: Some(Handled { digest: [1; 32] }),
+        is_direct: true,
+        is_introduced: false,
+        is_blocked: false,
+    };
     assert_eq!(store.standing(north.as_str(), "a").await.unwrap(), expected);
     assert_eq!(store.standing(north.as_str(), "b").await.unwrap(), Standing { handled: None, ..expected });
     let blocked = store.standing(east.as_str(), "a").await.unwrap();
-    assert_eq!(blocked, Standing { handled: None, is_direct: false, is_blocked: true });
+    assert_eq!(blocked, Standing { handled: None, is_direct: false, is_introduced: false, is_blocked: true });
     store.set_blocked(&north, true, NOW).await.unwrap();
     assert!(store.standing(north.as_str(), "b").await.unwrap().is_blocked);
 }

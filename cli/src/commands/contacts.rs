@@ -233,6 +233,8 @@ fn standing(contact: &Contact) -> &'static str {
     match (contact.is_blocked, contact.relation) {
         (true, _) => "blocked",
         (false, Relation::Direct) => "trusted",
+        (false, Relation::Introduced) => "introduced",
+        (false, Relation::Offered) => "offered",
         (false, Relation::None) => "stranger",
     }
 }
@@ -253,6 +255,8 @@ fn json(contact: &Contact) -> ContactJson<'_> {
         peer_name: contact.peer_name.as_deref(),
         relation: match contact.relation {
             Relation::Direct => "direct",
+            Relation::Introduced => "introduced",
+            Relation::Offered => "offered",
             Relation::None => "none",
         },
         blocked: contact.is_blocked,

@@ -76,7 +76,7 @@ impl Agent {
         }
         let purpose = invite.purpose.clone();
         let (contact, notes) = if was_known {
-            let contact = self.introduce(invite, base, allow_private).await?;
+            let contact = self.store_inviter(invite, base, allow_private).await?;
             let notes = already_known(&contact, request);
             (contact, notes)
         } else {
@@ -215,7 +215,7 @@ impl Agent {
         (id, body)
     }
 
-    async fn introduce(&self, invite: Invite, base: String, allow_private: bool) -> Result<Contact, StoreError> {
+    async fn store_inviter(&self, invite: Invite, base: String, allow_private: bool) -> Result<Contact, StoreError> {
         let introduce = Introduce {
             did: invite.did,
             peer_name: Some(invite.name).filter(|name| !name.is_empty()),
@@ -236,7 +236,7 @@ impl Agent {
         allow_private: bool,
     ) -> Result<(Contact, Vec<String>), ClaimError> {
         let did = invite.did.clone();
-        let mut contact = self.introduce(invite, base, allow_private).await?;
+        let mut contact = self.store_inviter(invite, base, allow_private).await?;
         let mut notes = Vec::new();
         if let Some(name) = request.name.as_ref().filter(|name| **name != contact.name) {
             match self.store().rename_contact(&did, name).await {

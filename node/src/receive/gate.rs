@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use muretai_plugins::{Applicant, Decision, TrustPolicy};
+use muretai_plugins::{Applicant, ContactState, Decision, TrustPolicy};
 use muretai_protocol::rpc::{Code, Refusal};
 
 use super::refusals::{self as say, plain};
@@ -21,7 +21,7 @@ impl Gate {
 
     /// The built-in policies with others in their place: after direct trust, before the open door.
     pub fn with_policies(open_door: bool, others: impl IntoIterator<Item = Arc<dyn TrustPolicy>>) -> Gate {
-        let mut policies: Vec<Arc<dyn TrustPolicy>> = vec![Arc::new(Blocked), Arc::new(Direct)];
+        let mut policies: Vec<Arc<dyn TrustPolicy>> = vec![Arc::new(Direct)];
         policies.extend(others);
         if open_door {
             policies.push(Arc::new(OpenDoor));
@@ -30,7 +30,10 @@ impl Gate {
     }
 
     /// Lets the message in, or says why not.
-    pub async fn admit(&self, applicant: &Applicant<'_>) -> Result<(), Refusal> {
+    pub async fn admit(&self, applicant: &Applicant, is_blocked: bool) -> Result<(), Refusal> {
+        if is_blocked {
+            return Err(introduction_required());
+        }
         for policy in &self.policies {
             match policy.decide(applicant).await {
                 Decision::Admit => return Ok(()),
@@ -38,7 +41,7 @@ impl Gate {
                     tracing::debug!(policy = policy.name(), from = %applicant.did, "the gate refused a message");
                     return Err(refusal);
                 }
-                Decision::Pass => {}
+                Decision::Pass | Decision::Hold => {}
             }
         }
         Err(introduction_required())
@@ -50,19 +53,6 @@ fn introduction_required() -> Refusal {
     plain(Code::IntroductionRequired, say::INTRODUCTION)
 }
 
-/// Refuses whom the owner blocked, whatever else would admit them.
-pub struct Blocked;
-
-#[async_trait]
-impl TrustPolicy for Blocked {
-    fn name(&self) -> &str {
-        "blocked"
-    }
-    async fn decide(&self, applicant: &Applicant<'_>) -> Decision {
-        if applicant.is_blocked { Decision::Refuse(introduction_required()) } else { Decision::Pass }
-    }
-}
-
 /// Admits direct contacts.
 pub struct Direct;
 
@@ -71,8 +61,8 @@ impl TrustPolicy for Direct {
     fn name(&self) -> &str {
         "direct"
     }
-    async fn decide(&self, applicant: &Applicant<'_>) -> Decision {
-        if applicant.is_direct { Decision::Admit } else { Decision::Pass }
+    async fn decide(&self, applicant: &Applicant) -> Decision {
+        if applicant.contact == ContactState::Direct { Decision::Admit } else { Decision::Pass }
     }
 }
 
@@ -84,7 +74,7 @@ impl TrustPolicy for OpenDoor {
     fn name(&self) -> &str {
         "open-door"
     }
-    async fn decide(&self, _: &Applicant<'_>) -> Decision {
+    async fn decide(&self, _: &Applicant) -> Decision {
         Decision::Admit
     }
 }
@@ -92,21 +82,19 @@ impl TrustPolicy for OpenDoor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::receive::testing::{key, message_to};
-    use muretai_protocol::{
-        UnixSeconds,
-        message::{Message, Verified},
-    };
-
-    fn verified() -> Verified {
-        let now = UnixSeconds(1_784_273_700);
-        let message = Message::from_value(message_to(key(2).did(), &key(1), "m1", "hello", now)).unwrap();
-        message.into_envelope().unwrap().verify(now).unwrap()
-    }
+    use crate::receive::testing::key;
+    use muretai_protocol::UnixSeconds;
 
     async fn admits(gate: &Gate, is_blocked: bool, is_direct: bool) -> bool {
-        let message = verified();
-        match gate.admit(&Applicant::new(message.from(), is_blocked, is_direct, &message)).await {
+        let applicant = Applicant {
+            did: key(1).did().clone(),
+            contact: if is_direct { ContactState::Direct } else { ContactState::None },
+            introduction: None,
+            domain: None,
+            method: "message/send",
+            now: UnixSeconds(1_784_273_700),
+        };
+        match gate.admit(&applicant, is_blocked).await {
             Ok(()) => true,
             Err(refusal) => {
                 assert_eq!(refusal, introduction_required());
@@ -134,7 +122,7 @@ mod tests {
         fn name(&self) -> &str {
             "fixed"
         }
-        async fn decide(&self, _: &Applicant<'_>) -> Decision {
+        async fn decide(&self, _: &Applicant) -> Decision {
             self.0.clone()
         }
     }

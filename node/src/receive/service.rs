@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use muretai_plugins::{Applicant, Responder, Response};
+use muretai_plugins::{Applicant, ContactState, Responder, Response};
 use muretai_protocol::{
     UnixSeconds,
     a2a::{self, Version},
@@ -177,8 +177,15 @@ impl Receiver {
     async fn answer_message(&self, mut passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
         let Passed { verified, standing, .. } = &passed;
         let is_direct = standing.is_direct;
-        let applicant = Applicant::new(verified.from(), standing.is_blocked, standing.is_direct, verified);
-        self.inner.gate.admit(&applicant).await?; // 6
+        let applicant = Applicant {
+            did: verified.from().clone(),
+            contact: if is_direct { ContactState::Direct } else { ContactState::None },
+            introduction: None,
+            domain: None,
+            method: "message/send",
+            now,
+        };
+        self.inner.gate.admit(&applicant, standing.is_blocked).await?; // 6
         if let Some(rates) = &self.inner.rates {
             let rate = if is_direct { &rates.contacts } else { &rates.strangers };
             rate.admit(passed.verified.from()).map_err(say::rate_limited)?; // 7

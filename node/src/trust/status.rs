@@ -1,0 +1,75 @@
+//! Where somebody stands, here or as a peer says (5.2, `trust/status`).
+use std::time::Duration;
+
+use muretai_protocol::{Did, json::Value};
+
+use super::TrustError;
+use crate::Agent;
+
+/// A relation, as `trust/status` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// The agent itself.
+    Own,
+    /// Trust both ways.
+    Direct,
+    /// An introduction stands.
+    Introduced,
+    /// A request or an introduction waits.
+    Pending,
+    /// Nothing.
+    None,
+}
+
+/// The result of `trust/status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustStatus {
+    /// About whom.
+    pub subject: Did,
+    /// Whether its message would pass the gate now.
+    pub trusted: bool,
+    /// How it stands.
+    pub relation: Relation,
+    /// 0 to 1000.
+    pub trust_level_bp: Option<u16>,
+    /// Who vouches.
+    pub vouched_by: Vec<Did>,
+    /// What it is said to know.
+    pub expertise: Vec<String>,
+}
+
+impl TrustStatus {
+    /// The wire's object.
+    pub fn to_json(&self) -> Value {
+        todo!()
+    }
+    /// 0 self, 1 direct, 2 introduced.
+    pub fn depth(&self) -> Option<u8> {
+        match self.relation {
+            Relation::Own => Some(0),
+            Relation::Direct => Some(1),
+            Relation::Introduced => Some(2),
+            Relation::Pending | Relation::None => None,
+        }
+    }
+}
+
+impl Agent {
+    /// Where a DID stands here. Asks for revocations as the gate would.
+    pub async fn trust_status(&self, subject: &Did) -> Result<TrustStatus, TrustError> {
+        let _ = subject;
+        todo!()
+    }
+
+    /// Where `subject` (a name or DID; `None` is this agent) stands at a peer, by the peer's word.
+    pub async fn ask_trust_status(
+        &self,
+        peer: &str,
+        subject: Option<&str>,
+        timeout: Duration,
+        allow_private: bool,
+    ) -> Result<TrustStatus, TrustError> {
+        let _ = (peer, subject, timeout, allow_private);
+        todo!()
+    }
+}

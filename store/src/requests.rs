@@ -1,0 +1,362 @@
+//! What waits for somebody's decision: connect requests, introductions, questions to an introducer, held messages.
+//! One list, numbered as it grew, bounded for strangers as a whole.
+use muretai_protocol::{Did, UnixSeconds};
+
+use crate::{
+    Store, StoreError,
+    contacts::{Contact, Coordinates, Introduce},
+    errands::NewErrand,
+    introductions::IntroductionRow,
+    messages::{Direction, Handling, Received},
+};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// `connect/request`: "befriend me".
+    Connect,
+    /// Somebody is introduced to this agent: `introduce/propose`, or a first message that carries the introduction.
+    Introduction,
+    /// `introduction/request`: "introduce me to T".
+    IntroduceMe,
+    /// `referral/request`: "who of your contacts knows X?".
+    Referral,
+    /// A message that a trust policy put before the owner.
+    Message,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestStatus {
+    /// Undecided.
+    Pending,
+    /// Yes.
+    Accepted,
+    /// No.
+    Rejected,
+    /// Taken back by who asked.
+    Withdrawn,
+    /// Nobody decided in time. Never stored: a pending row that is past its time reads so.
+    Expired,
+    /// From somebody whom the owner blocked: counts like a pending one, and is shown to nobody.
+    Hidden,
+}
+
+/// A yes or a no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Yes.
+    Accept,
+    /// No.
+    Reject,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRow {
+    /// Its number: what `requests accept` takes. Never given twice.
+    pub id: i64,
+    /// What is asked.
+    pub kind: RequestKind,
+    /// From a peer, or ours.
+    pub direction: Direction,
+    /// Who asks (in) or is asked (out); for an introduction its subject.
+    pub peer: Did,
+    /// For an introduction: who vouches.
+    pub via: Option<Did>,
+    /// For [`RequestKind::IntroduceMe`]: to whom.
+    pub about: Option<Did>,
+    /// How far it is.
+    pub status: RequestStatus,
+    /// What the wire calls it: the requestId of a connect request, the credential's id of an introduction.
+    pub wire_id: Option<String>,
+    /// What the peer calls itself; unsafe to show raw.
+    pub peer_name: Option<String>,
+    /// What was said: note, need, topic; unsafe to show raw.
+    pub note: Option<String>,
+    /// Where the peer says that it is.
+    pub coordinates: Coordinates,
+    /// The signed record (8.2) of the question, as JSON, for the introduction that it may lead to.
+    pub record: Option<String>,
+    /// It came with an introduction that would be good enough.
+    pub is_vouched: bool,
+    /// When it was written here.
+    pub created: UnixSeconds,
+    /// The first second in which it is dead.
+    pub expires: UnixSeconds,
+    /// When somebody decided.
+    pub decided: Option<UnixSeconds>,
+    /// The text of the message that waits on this row.
+    pub held_text: Option<String>,
+}
+
+/// A request to file.
+#[derive(Debug, Clone)]
+pub struct NewRequest {
+    /// As in [`RequestRow`].
+    pub kind: RequestKind,
+    /// As in [`RequestRow`].
+    pub peer: Did,
+    /// As in [`RequestRow`].
+    pub via: Option<Did>,
+    /// As in [`RequestRow`].
+    pub about: Option<Did>,
+    /// As in [`RequestRow`].
+    pub wire_id: Option<String>,
+    /// As in [`RequestRow`].
+    pub peer_name: Option<String>,
+    /// As in [`RequestRow`].
+    pub note: Option<String>,
+    /// As in [`RequestRow`].
+    pub coordinates: Coordinates,
+    /// As in [`RequestRow`].
+    pub record: Option<String>,
+    /// As in [`RequestRow`].
+    pub is_vouched: bool,
+    /// As in [`RequestRow`].
+    pub created: UnixSeconds,
+    /// As in [`RequestRow`].
+    pub expires: UnixSeconds,
+}
+
+/// Bounds on what waits, for all strangers together.
+#[derive(Debug, Clone, Copy)]
+pub struct PendingLimits {
+    /// Incoming rows that may wait, hidden ones among them, all kinds together; introductions by direct contacts and
+    /// questions of direct contacts have the same room again, and at most a quarter of it for each contact.
+    pub total: u32,
+    /// Connect requests and held messages of strangers without an introduction, within an hour.
+    pub strangers_per_hour: u32,
+}
+
+/// What came of an incoming connect request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Filed {
+    /// Waits for the owner, since now or since an earlier request of the same DID, which it refreshed (note and
+    /// coordinates). Also said of a hidden one.
+    Pending(Box<RequestRow>),
+    /// Direct trust, now: the policy is open, or this agent had asked the same DID (crossing requests).
+    Connected(Contact),
+    /// There was direct trust before.
+    AlreadyConnected(Contact),
+    /// The owner said no to this DID, and the row still stands.
+    Rejected,
+    /// No room; seconds until trying again makes sense.
+    Full {
+        /// For `retryAfter`.
+        retry_after_secs: u64,
+    },
+    /// The request's id was handled before; nothing changed.
+    Duplicate {
+        /// An honest re-send.
+        same_content: bool,
+    },
+}
+
+/// What came of an answer to a request of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered {
+    /// Direct trust, now.
+    Connected(Contact),
+    /// The peer said no.
+    Rejected,
+    /// This agent has no pending request to that DID. Nothing changed.
+    NoSuch,
+    /// The request's id was handled before; nothing changed.
+    Duplicate {
+        /// An honest re-send.
+        same_content: bool,
+    },
+}
+
+/// What came of filing an introduction, a question to an introducer, or a message to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Queued {
+    /// It waits on this row.
+    Pending(Box<RequestRow>),
+    /// It was decided before; the row says how.
+    Decided(Box<RequestRow>),
+    /// No room.
+    Full {
+        /// For `retryAfter`.
+        retry_after_secs: u64,
+    },
+    /// The request's id was handled before; nothing changed.
+    Duplicate {
+        /// An honest re-send.
+        same_content: bool,
+    },
+}
+
+/// What an owner's decision did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    /// Recorded now; the row as it is, the contact that it made or found, and how many held messages were delivered to
+    /// the inbox (as received, unread).
+    Done {
+        /// The request.
+        row: Box<RequestRow>,
+        /// Who is trusted now, when that is what was decided.
+        contact: Option<Contact>,
+        /// Messages that moved to the inbox.
+        delivered: u32,
+    },
+    /// The same was decided before; nothing changed.
+    Unchanged(Box<RequestRow>),
+    /// It is not for this agent's owner to decide: outgoing, expired, withdrawn.
+    NotOpen(Box<RequestRow>),
+    /// No such row.
+    NoSuch,
+}
+
+impl Store {
+    /// Files an incoming connect request; everything in one transaction with the handled id. With `accept` it makes
+    /// direct trust at once. One row for each DID: a second request refreshes the first. A blocked DID is filed as
+    /// hidden, under the same bounds, and answered alike. Crossing requests connect both.
+    pub async fn file_connect(
+        &self,
+        request: &NewRequest,
+        accept: bool,
+        own_name: &str,
+        limits: PendingLimits,
+        handling: &Handling,
+    ) -> Result<Filed, StoreError> {
+        let _ = (request, accept, own_name, limits, handling);
+        todo!()
+    }
+
+    /// Settles our own connect request to `who.did` by the peer's answer (`connect/respond`), consuming it once.
+    pub async fn settle_connect(
+        &self,
+        who: &Introduce,
+        decision: Decision,
+        handling: &Handling,
+    ) -> Result<Answered, StoreError> {
+        let _ = (who, decision, handling);
+        todo!()
+    }
+
+    /// Files a proposed introduction: the credential and the request row. When the owner's policy is to accept what
+    /// direct contacts vouch for, `accept` does so at once. The same credential again gives the row that is there.
+    pub async fn file_introduction(
+        &self,
+        introduction: &IntroductionRow,
+        request: &NewRequest,
+        accept: Option<NewErrand>,
+        limits: PendingLimits,
+        handling: &Handling,
+    ) -> Result<Queued, StoreError> {
+        let _ = (introduction, request, accept, limits, handling);
+        todo!()
+    }
+
+    /// Files a question to this agent as an introducer.
+    pub async fn file_question(
+        &self,
+        request: &NewRequest,
+        limits: PendingLimits,
+        handling: &Handling,
+    ) -> Result<Queued, StoreError> {
+        let _ = (request, limits, handling);
+        todo!()
+    }
+
+    /// Holds a first message: on the pending introduction (filed now when it is not there), or, without one, on a row of
+    /// kind [`RequestKind::Message`]. One message for each row: [`Queued::Full`] when there is one already, and when the
+    /// bounds are reached. The id counts as handled. `message.reply` is not kept.
+    pub async fn hold_message(
+        &self,
+        message: &Received,
+        introduction: Option<&IntroductionRow>,
+        request: &NewRequest,
+        limits: PendingLimits,
+    ) -> Result<Queued, StoreError> {
+        let _ = (message, introduction, request, limits);
+        todo!()
+    }
+
+    /// Writes our own request before it is sent; a pending one of the same kind to the same peer (and about the same
+    /// DID) is given instead.
+    pub async fn open_request(&self, request: &NewRequest) -> Result<RequestRow, StoreError> {
+        let _ = request;
+        todo!()
+    }
+
+    /// Records that our own connect request was accepted in the answer itself, or that there was trust already.
+    pub async fn connected_by_answer(&self, id: i64, who: &Introduce) -> Result<Option<Contact>, StoreError> {
+        let _ = (id, who);
+        todo!()
+    }
+
+    /// Closes a row of ours without an act: the peer refused it, or answered a question.
+    pub async fn close_request(
+        &self,
+        id: i64,
+        status: RequestStatus,
+        now: UnixSeconds,
+    ) -> Result<Option<RequestRow>, StoreError> {
+        let _ = (id, status, now);
+        todo!()
+    }
+
+    /// Takes back a pending request of ours: a later acceptance finds none. `NotOpen` for what is not pending or not
+    /// ours.
+    pub async fn withdraw_request(&self, id: i64, now: UnixSeconds) -> Result<Decided, StoreError> {
+        let _ = (id, now);
+        todo!()
+    }
+
+    /// Carries out the owner's decision about an incoming row, in one transaction with its errands.
+    ///
+    /// Accepting a connect request makes direct trust (also after an earlier no); an introduction admits its subject
+    /// and delivers what is held on it; a message is delivered. Rejecting drops what is held. `name` is for the contact.
+    pub async fn decide(
+        &self,
+        id: i64,
+        decision: Decision,
+        name: Option<&str>,
+        own_name: &str,
+        errands: Vec<NewErrand>,
+        now: UnixSeconds,
+    ) -> Result<Decided, StoreError> {
+        let _ = (id, decision, name, own_name, errands, now);
+        todo!()
+    }
+
+    /// Undoes an acceptance that the peer no longer wanted: the contact goes when this acceptance made it.
+    pub async fn undo_accept(&self, id: i64, now: UnixSeconds) -> Result<(), StoreError> {
+        let _ = (id, now);
+        todo!()
+    }
+
+    /// One row; hidden ones are not there.
+    pub async fn request(&self, id: i64, now: UnixSeconds) -> Result<Option<RequestRow>, StoreError> {
+        let _ = (id, now);
+        todo!()
+    }
+
+    /// Rows, newest last, hidden ones left out; with `all` also the ones that were decided.
+    pub async fn requests(&self, all: bool, now: UnixSeconds) -> Result<Vec<RequestRow>, StoreError> {
+        let _ = (all, now);
+        todo!()
+    }
+
+    /// The pending row between this agent and a DID, in either direction, connect or introduction; hidden ones left out.
+    pub async fn pending_with(&self, did: &Did, now: UnixSeconds) -> Result<Option<RequestRow>, StoreError> {
+        let _ = (did, now);
+        todo!()
+    }
+
+    /// How many incoming rows wait for the owner.
+    pub async fn pending_count(&self, now: UnixSeconds) -> Result<u64, StoreError> {
+        let _ = now;
+        todo!()
+    }
+
+    /// Deletes what nobody needs: rows and held messages that are past their time by 30 days, errands that gave up.
+    /// Called by `serve` now and then; bounded work.
+    pub async fn sweep_trust(&self, now: UnixSeconds) -> Result<u64, StoreError> {
+        let _ = now;
+        todo!()
+    }
+}
