@@ -6,7 +6,6 @@
 //! claims the same link again, and the inviter gives the same DID the same success.
 use std::time::Duration;
 
-use bytes::Bytes;
 use muretai_protocol::{
     MessageId,
     invite::{self, Invite, Link},
@@ -22,9 +21,8 @@ use muretai_store::{
     contacts::{Contact, CoordinateSource, Coordinates, Introduce, Relation},
 };
 use muretai_transports::{
-    TransportError,
     guard::{self, Policy},
-    http::{FetchOptions, Fetched},
+    http::FetchOptions,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -35,9 +33,10 @@ use crate::{
     send::{
         SendRequest,
         access::{Network, network_of},
-        answer::{self, Response},
+        answer::Response,
         target::{self, host_of},
     },
+    trust::call::{NoAnswer, Place},
 };
 
 const METHOD: &str = "onboard/claim";
@@ -45,8 +44,6 @@ const METHOD: &str = "onboard/claim";
 const INVITE_REDIRECTS: u8 = 5;
 /// How long one request of a claim may take: there is nothing behind it that thinks.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a claim is sent when the connection fails: the inviter takes it as often as it comes.
-const ATTEMPTS: u32 = 3;
 
 impl Agent {
     /// Redeems a link: fetch and verify the invite, `onboard/claim`, store the contact, greeting. A claim that fails
@@ -170,24 +167,13 @@ impl Agent {
         deadline: Instant,
     ) -> Result<(), ClaimError> {
         let url = urls::post_address(base);
-        for attempt in 1.. {
-            // Signed anew each time: a repeated id would be answered as a duplicate, and not with the result.
-            let (id, body) = self.claim_body(invite);
-            let body = Bytes::from(body);
-            let (until, after) = call_deadline(deadline, request);
-            let error = match timeout_at(until, self.inner.http.post(&url, body, &[], policy)).await {
-                Ok(Ok(fetched)) => return accepted(&fetched, &id, invite, url),
-                Ok(Err(source)) => source,
-                Err(_) => return Err(ClaimError::TimedOut { url, after }),
-            };
-            let may_pass = matches!(error, TransportError::Connect { .. } | TransportError::Closed { .. });
-            let wait = Duration::from_millis(100 * u64::from(attempt));
-            if !may_pass || attempt == ATTEMPTS || Instant::now() + wait >= deadline {
-                return Err(ClaimError::Transport { url, source: error });
-            }
-            tokio::time::sleep(wait).await;
+        let place = Place { url: &url, policy, deadline, each: request.timeout.min(CALL_TIMEOUT) };
+        // Signed anew each time: a repeated id would be answered as a duplicate, and not with the result.
+        match self.exchange(&place, || self.claim_body(invite)).await {
+            Ok(response) => accepted(response, invite, url),
+            Err(NoAnswer::Transport { source, .. }) => Err(ClaimError::Transport { url, source }),
+            Err(NoAnswer::TimedOut { after }) => Err(ClaimError::TimedOut { url, after }),
         }
-        unreachable!("the last attempt returns")
     }
 
     /// The id of a fresh request, and its bytes.
@@ -310,8 +296,8 @@ fn check_places(invite: &Invite) -> Result<(), ClaimError> {
 
 /// Reads the inviter's answer. Its result is not signed, so it must at least say what 5.2 has it say: `ok`, and the
 /// inviter's DID. Another DID is a wrong address; anything else is no acceptance.
-fn accepted(fetched: &Fetched, id: &str, invite: &Invite, url: String) -> Result<(), ClaimError> {
-    match answer::sort(fetched, id) {
+fn accepted(response: Response, invite: &Invite, url: String) -> Result<(), ClaimError> {
+    match response {
         Response::Result(result) => match result.member("did").and_then(Value::as_str) {
             Some(found) if found != invite.did.as_str() => {
                 Err(ClaimError::OtherDid { url, found: one_line(found, 200) })
@@ -326,6 +312,6 @@ fn accepted(fetched: &Fetched, id: &str, invite: &Invite, url: String) -> Result
             data: refusal.data,
         }),
         Response::Status { status, retry_after } => Err(ClaimError::NotAnAnswer { url, status, retry_after }),
-        Response::NotAnAnswer(_) => Err(ClaimError::NotAnAnswer { url, status: fetched.status, retry_after: None }),
+        Response::NotAnAnswer(_) => Err(ClaimError::NotAnAnswer { url, status: 200, retry_after: None }),
     }
 }

@@ -237,7 +237,7 @@ impl ClaimError {
             ClaimError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
             ClaimError::NotAccepted { .. } => "nothing was kept; ask the inviter what its agent says",
             ClaimError::OtherDid { .. } => "nothing was kept; ask the inviter which address is right",
-            ClaimError::Blocked(_) => "`muretai contacts block --off NAME` lets it in again",
+            ClaimError::Blocked(_) => "`muretai contacts unblock NAME` lets it in again",
             ClaimError::NameTaken(_) => "choose another name, or rename the other contact",
             ClaimError::BadName { .. } => "choose another name",
             ClaimError::Transport { source: source @ TransportError::Refused { .. }, .. } => {

@@ -279,8 +279,31 @@ pub(crate) fn not_through(url: &str, attempts: u32, source: &TransportError) -> 
 pub(crate) fn refusal_hint(code: i64) -> Option<&'static str> {
     let hint = match code {
         c if c == Code::IntroductionRequired.number() => {
-            "ask its owner for an invite and redeem it with `muretai claim`"
+            "`muretai connect PEER` asks its owner; or a common contact can introduce you, or its owner can make an invite"
         }
+        c if c == Code::IntroductionInvalid.number() => {
+            "the introduction or invite has expired or was taken back; ask whoever gave it for a new one"
+        }
+        c if c == Code::TrustQueryNotPermitted.number() => {
+            "its owner does not answer this question; everybody may ask about oneself"
+        }
+        c if c == Code::IssuerNotTrusted.number() => {
+            "whoever introduces you is no direct contact of the peer; somebody who is has to do it, or `muretai connect PEER` asks its owner"
+        }
+        c if c == Code::AwaitingApproval.number() => {
+            "the peer's owner decides about your introduction first; try again later"
+        }
+        c if c == Code::VerifiedDomainRequired.number() => {
+            "the peer wants a verified domain of whoever is no contact; `muretai connect PEER` asks its owner"
+        }
+        c if c == Code::NoTrustLayer.number() => {
+            "the peer takes no introductions or connect requests; write to it with `muretai send`"
+        }
+        c if c == Code::ConnectNotAccepted.number() => {
+            "its owner takes no connect requests, or said no to yours; an introduction or an invite is another way"
+        }
+        c if c == Code::NoSuchPendingRequest.number() => "the peer took its request back, or it has expired",
+        c if c == Code::AlreadyConnected.number() => "there is trust already; write to it with `muretai send`",
         c if c == Code::ReplayOrStale.number() => "check the clock of this machine",
         c if c == Code::RateLimited.number() => "try again later",
         c if c == Code::Internal.number() => "the peer has a fault of its own; try again later",
