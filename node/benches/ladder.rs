@@ -151,7 +151,7 @@ async fn durable(time: Duration) -> Rate {
     let http = HttpTransport::client(ClientTimeouts { connect: second, total: second });
     let agent = Agent::open(dir, &Seed::from_bytes([9; 32]), http).await.unwrap();
     let url = "http://127.0.0.1:1".to_owned();
-    let options = ReceiverOptions { url, open_door: true, rate: None, reply_with: None };
+    let options = ReceiverOptions { url, open_door: true, ..ReceiverOptions::default() };
     let receiver = Receiver::new(&agent, &options);
     let mut watch = Watch::new();
     while watch.clock < time {

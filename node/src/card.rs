@@ -1,29 +1,71 @@
 //! The own card, as it is served and as `muretai card` prints it.
+use muretai_plugins::SkillInfo;
 use muretai_protocol::{
     card::{self, CardSpec, Profile},
-    json::Value,
+    json::{Object, Value},
 };
 
-use crate::{Agent, receive::frame::METHODS};
+use crate::{Agent, receive::frame, trust::Policies};
 
 const DESCRIPTION: &str = "An agent on the muretai network. It takes signed messages; a stranger needs an invite.";
 const OPEN_DESCRIPTION: &str = "An agent on the muretai network. It takes signed messages from everybody.";
 
+/// What a card says beyond who it is.
+#[derive(Debug, Clone, Copy)]
+pub struct CardFacts<'a> {
+    /// The public base URL, or `""`.
+    pub url: &'a str,
+    /// Strangers are answered.
+    pub open_door: bool,
+    /// What the owner allows.
+    pub policies: &'a Policies,
+    /// What plugins offer.
+    pub skills: &'a [SkillInfo],
+}
+
 impl Agent {
-    /// Builds the card for a public base URL (or `""`), and says in it whether strangers are answered.
+    /// Builds the card for a public base URL (or `""`), and says in it whether strangers are answered. Policies are the
+    /// defaults, skills there are none.
     pub fn card(&self, url: &str, open_door: bool) -> Value {
+        self.card_with(&CardFacts { url, open_door, policies: &Policies::default(), skills: &[] })
+    }
+
+    /// Builds the card with everything that it says.
+    pub fn card_with(&self, facts: &CardFacts<'_>) -> Value {
         let enc_pub = self.enc_pub();
-        card::build(&CardSpec {
+        let skills: Vec<Value> = facts.skills.iter().map(skill).collect();
+        let mut card = card::build(&CardSpec {
             did: self.did(),
             name: self.name(),
-            description: if open_door { OPEN_DESCRIPTION } else { DESCRIPTION },
-            url,
+            description: if facts.open_door { OPEN_DESCRIPTION } else { DESCRIPTION },
+            url: facts.url,
             version: env!("CARGO_PKG_VERSION"),
             profile: &Profile::default(),
             enc_pub: Some(&enc_pub),
-            open_door,
-            methods: METHODS,
-            skills: &[],
-        })
+            open_door: facts.open_door,
+            methods: frame::methods(facts.open_door),
+            skills: &skills,
+        });
+        if let Value::Object(card) = &mut card
+            && let Some(Value::Object(block)) = card.get_mut("muretai")
+        {
+            block.insert("connect".to_owned(), facts.policies.connect.word().into());
+            block.insert("trustQuery".to_owned(), facts.policies.trust_query.word().into());
+        }
+        card
     }
+}
+
+/// A skill as 6.3 has it.
+fn skill(skill: &SkillInfo) -> Value {
+    let list = |items: &[String]| Value::Array(items.iter().map(|item| item.as_str().into()).collect());
+    let mut object = Object::new();
+    object.insert("id".to_owned(), skill.id.as_str().into());
+    object.insert("name".to_owned(), skill.name.as_str().into());
+    object.insert("description".to_owned(), skill.description.as_str().into());
+    object.insert("tags".to_owned(), list(&skill.tags));
+    if !skill.examples.is_empty() {
+        object.insert("examples".to_owned(), list(&skill.examples));
+    }
+    object.into()
 }

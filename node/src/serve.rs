@@ -1,6 +1,7 @@
 //! Being reachable: one resident service per agent.
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use muretai_plugins::{Skills, TrustPolicy};
 use muretai_protocol::urls::{self, BaseUrlError};
 use muretai_transports::{
     ClientTimeouts, Stop, Transport, TransportError,
@@ -14,6 +15,7 @@ use crate::{
         responder::CommandSpec,
         service::{Receiver, ReceiverOptions},
     },
+    trust::policies::GatePolicy,
 };
 
 mod address;
@@ -26,18 +28,22 @@ pub use lock::{Holder, LockError};
 pub const URL_SETTING: &str = "serve.url";
 
 /// What `muretai serve` is told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ServeOptions {
     /// Where to listen; port 0 picks one.
     pub listen: SocketAddr,
     /// The public base for the card; `None` derives it from the bound address.
     pub url: Option<String>,
-    /// Strangers are answered.
+    /// Strangers are answered; the policy `gate open` says the same.
     pub open_door: bool,
     /// `None` is off.
     pub rate: Option<RateLimit>,
     /// Who answers; `None` acknowledges.
     pub reply_with: Option<CommandSpec>,
+    /// What answers before `reply_with` does.
+    pub skills: Option<Arc<dyn Skills>>,
+    /// What decides about senders before the built-in gate does, in this order.
+    pub policies: Vec<Arc<dyn TrustPolicy>>,
     /// Limits of the HTTP server.
     pub limits: ServerLimits,
 }
@@ -162,9 +168,11 @@ impl Agent {
             self,
             &ReceiverOptions {
                 url: url.clone(),
-                open_door: options.open_door,
+                open_door: options.open_door || self.policies().await?.gate == GatePolicy::Open,
                 rate: options.rate,
                 reply_with: options.reply_with.clone(),
+                skills: options.skills.clone(),
+                policies: options.policies.clone(),
             },
         );
         // Half of what the listener waits: the answers have to be written, too.
@@ -267,6 +275,8 @@ mod tests {
             open_door: false,
             rate: Some(RateLimit::default()),
             reply_with: None,
+            skills: None,
+            policies: Vec::new(),
             limits: ServerLimits::default(),
         }
     }

@@ -16,6 +16,21 @@ impl Store {
         .await
     }
 
+    /// The keys that begin with `prefix`, without it, and their values, by key.
+    pub async fn settings_under(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        let prefix = prefix.to_owned();
+        self.read(|conn| {
+            Box::pin(async move {
+                let rows = query("SELECT substr(key, 1 + length(?1)), value FROM settings WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key")
+                    .bind(prefix)
+                    .fetch_all(conn)
+                    .await?;
+                rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+            })
+        })
+        .await
+    }
+
     /// Sets or, with `None`, forgets a key.
     pub async fn set_setting(&self, key: &str, value: Option<&str>) -> Result<(), StoreError> {
         let (key, value) = (key.to_owned(), value.map(str::to_owned));

@@ -170,6 +170,8 @@ fn options(args: &Args) -> ServeOptions {
             timeout: args.reply_timeout,
             max_running: args.reply_max as usize,
         }),
+        skills: None,
+        policies: Vec::new(),
         limits: ServerLimits {
             max_body_bytes: args.max_body as usize,
             max_connections: args.max_connections as usize,

@@ -42,7 +42,7 @@ impl World {
         let agent = opened.expect("a fresh store opens");
         let receiver = |open_door| {
             let url = "http://127.0.0.1:9000".to_owned();
-            Receiver::new(&agent, &ReceiverOptions { url, open_door, rate: None, reply_with: None })
+            Receiver::new(&agent, &ReceiverOptions { url, open_door, ..ReceiverOptions::default() })
         };
         let stranger = SigningKey::from_seed(&Seed::from_bytes([1; 32]));
         World { stranger, door: receiver(true), gated: receiver(false), agent, runtime, _folder: folder }

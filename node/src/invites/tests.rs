@@ -35,6 +35,8 @@ async fn serve(agent: &Agent) -> (String, Stop) {
         open_door: false,
         rate: None,
         reply_with: None,
+        skills: None,
+        policies: Vec::new(),
         limits: ServerLimits::default(),
     };
     let serving = agent.serve(&options).await.unwrap();

@@ -23,8 +23,15 @@ pub enum Profile {
     Door,
 }
 
+/// Every method that is known here, those of introducers last.
+const METHODS: &[&str] = &["message/send", "onboard/claim"];
+/// How many of [`METHODS`] an open door offers.
+const DOOR_METHODS: usize = 2;
+
 /// The methods that this agent offers, as the card and `-32601` name them.
-pub const METHODS: &[&str] = &["message/send", "onboard/claim"];
+pub fn methods(open_door: bool) -> &'static [&'static str] {
+    if open_door { &METHODS[..DOOR_METHODS] } else { METHODS }
+}
 
 /// A method that is offered here, with parameters of the right types.
 #[derive(Debug)]
@@ -83,7 +90,7 @@ fn read_frame(
     profile: Profile,
 ) -> Result<(Call, Message), Refusal> {
     let method = method_name(&frame, profile)?; // c
-    let kind = Kind::of(method).ok_or_else(|| unknown_method(Some(method)))?; // d
+    let kind = Kind::of(method).ok_or_else(|| unknown_method(Some(method), profile))?; // d
     a2a::version_from_header(a2a_version)?;
     let Some(Value::Object(mut params)) = frame.params else {
         return Err(plain(Code::InvalidParams, say::PARAMS_NOT_AN_OBJECT));
@@ -119,7 +126,7 @@ fn method_name(frame: &rpc::Request, profile: Profile) -> Result<&str, Refusal> 
     match (frame.method(), profile) {
         (Some(method), _) => Ok(method),
         (None, Profile::Node) => Err(plain(Code::InvalidRequest, say::NO_METHOD)),
-        (None, Profile::Door) => Err(unknown_method(None)),
+        (None, Profile::Door) => Err(unknown_method(None, profile)),
     }
 }
 
@@ -162,10 +169,10 @@ impl Kind {
 }
 
 /// Row d: says what is offered instead (5.1). The method is given back only when it is short.
-fn unknown_method(method: Option<&str>) -> Refusal {
+fn unknown_method(method: Option<&str>, profile: Profile) -> Refusal {
     const LONGEST_ECHO: usize = 128;
     let method = method.filter(|name| name.len() <= LONGEST_ECHO);
-    let offered: Vec<Value> = METHODS.iter().map(|name| Value::from(*name)).collect();
+    let offered: Vec<Value> = methods(profile == Profile::Door).iter().map(|name| Value::from(*name)).collect();
     plain(Code::MethodNotFound, say::UNKNOWN_METHOD)
         .with("method", method.map_or(Value::Null, Value::from))
         .with("methods", offered)

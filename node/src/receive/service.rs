@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use muretai_plugins::{Applicant, ContactState, Responder, Response};
+use muretai_plugins::{Applicant, ContactState, Responder, Response, Skills, TrustPolicy};
 use muretai_protocol::{
     UnixSeconds,
     a2a::{self, Version},
@@ -44,7 +44,7 @@ const BUSY_RETRY_SECS: u64 = 5;
 const OVERHEAD_BYTES: usize = 4_096;
 
 /// How an agent receives.
-#[derive(Debug, Clone)]
+#[derive(Clone, Default)]
 pub struct ReceiverOptions {
     /// The canonical base that the card names.
     pub url: String,
@@ -54,6 +54,10 @@ pub struct ReceiverOptions {
     pub rate: Option<RateLimit>,
     /// `None` acknowledges.
     pub reply_with: Option<CommandSpec>,
+    /// What answers before `reply_with` does.
+    pub skills: Option<Arc<dyn Skills>>,
+    /// What decides about senders before the built-in gate does, in this order.
+    pub policies: Vec<Arc<dyn TrustPolicy>>,
 }
 
 /// An agent that receives. Cheap to clone.

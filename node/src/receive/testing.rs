@@ -37,7 +37,7 @@ pub(crate) async fn world(change: impl FnOnce(&mut ReceiverOptions)) -> World {
     let folder = tempfile::tempdir().unwrap();
     let agent = agent_in(folder.path()).await;
     let url = "http://127.0.0.1:9000".to_owned();
-    let mut options = ReceiverOptions { url, open_door: false, rate: None, reply_with: None };
+    let mut options = ReceiverOptions { url, ..ReceiverOptions::default() };
     change(&mut options);
     World { receiver: Receiver::new(&agent, &options), agent, _folder: folder }
 }

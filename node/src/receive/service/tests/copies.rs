@@ -18,8 +18,7 @@ async fn the_store_remembers_what_memory_does_not() {
     let options = super::super::ReceiverOptions {
         url: "http://127.0.0.1:9000".to_owned(),
         open_door: true,
-        rate: None,
-        reply_with: None,
+        ..Default::default()
     };
     let message = message_to(agent.did(), &key(1), "1", "hello", crate::agent::now());
     let body = request("message/send", message).to_json();
