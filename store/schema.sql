@@ -16,7 +16,7 @@ CREATE TABLE contacts (
     allow_private INTEGER NOT NULL,
     added INTEGER NOT NULL,
     last_seen INTEGER
-) STRICT;
+, expertise TEXT NOT NULL DEFAULT '[]') STRICT;
 
 CREATE TABLE invites (
     id INTEGER PRIMARY KEY,
@@ -66,3 +66,102 @@ CREATE TABLE settings (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE introductions (
+    seq INTEGER PRIMARY KEY,
+    role INTEGER NOT NULL,
+    issuer INTEGER NOT NULL REFERENCES peers (id),
+    subject INTEGER NOT NULL REFERENCES peers (id),
+    target INTEGER NOT NULL REFERENCES peers (id),
+    status INTEGER NOT NULL,
+    trust_level_bp INTEGER,
+    issued INTEGER NOT NULL,
+    valid_until INTEGER NOT NULL,
+    is_requested INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    changed INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    issuer_endpoint TEXT,
+    expertise TEXT NOT NULL,
+    vc TEXT NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX introductions_id ON introductions (role, issuer, id);
+
+CREATE INDEX introductions_subject ON introductions (subject) WHERE role = 1;
+
+CREATE INDEX introductions_target ON introductions (target) WHERE role = 2;
+
+CREATE INDEX introductions_end ON introductions (valid_until);
+
+CREATE TABLE requests (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind INTEGER NOT NULL,
+    direction INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    peer INTEGER NOT NULL REFERENCES peers (id),
+    via INTEGER REFERENCES peers (id),
+    about INTEGER REFERENCES peers (id),
+    is_vouched INTEGER NOT NULL,
+    is_stranger INTEGER NOT NULL,
+    refreshed INTEGER NOT NULL,
+    before INTEGER,
+    created INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    decided INTEGER,
+    wire_id TEXT,
+    peer_name TEXT,
+    url TEXT,
+    relay TEXT,
+    enc_pub TEXT,
+    note TEXT,
+    record TEXT
+) STRICT;
+
+CREATE INDEX requests_peer ON requests (peer);
+
+CREATE INDEX requests_via ON requests (via) WHERE via IS NOT NULL;
+
+CREATE INDEX requests_waiting ON requests (direction, expires) WHERE status IN (0, 4);
+
+CREATE INDEX requests_of_strangers ON requests (created) WHERE direction = 0 AND is_vouched = 0 AND is_stranger = 1;
+
+CREATE INDEX requests_end ON requests (expires);
+
+CREATE TABLE held (
+    request INTEGER PRIMARY KEY REFERENCES requests (id) ON DELETE CASCADE,
+    is_auto INTEGER NOT NULL,
+    timestamp INTEGER NOT NULL,
+    received INTEGER NOT NULL,
+    message_id TEXT NOT NULL,
+    reply_to TEXT,
+    context_id TEXT,
+    sig TEXT NOT NULL,
+    text TEXT NOT NULL,
+    extra TEXT
+) STRICT;
+
+CREATE TABLE errands (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    peer INTEGER NOT NULL REFERENCES peers (id),
+    request INTEGER,
+    due INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    last_error TEXT
+) STRICT;
+
+CREATE INDEX errands_due ON errands (due);
+
+CREATE INDEX errands_peer ON errands (peer);
+
+CREATE TABLE domains (
+    domain TEXT PRIMARY KEY,
+    peer INTEGER NOT NULL REFERENCES peers (id),
+    verified INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX domains_peer ON domains (peer);

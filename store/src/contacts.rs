@@ -2,13 +2,13 @@
 use muretai_protocol::{Did, UnixSeconds};
 use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 
-use crate::{Store, StoreError, names};
+use crate::{Store, StoreError, lists, names};
 
 /// Every column of a contact, in the order of [`contact_from`].
 macro_rules! select {
     () => {
         "SELECT address, name, peer_name, relation, is_blocked, url, relay, enc_pub, source, allow_private, added, \
-         last_seen FROM contacts JOIN peers ON id = peer"
+         last_seen, expertise FROM contacts JOIN peers ON id = peer"
     };
 }
 
@@ -25,6 +25,11 @@ pub enum Relation {
     /// No trust. Kept because the owner blocked it.
     None,
 }
+
+/// Tags of one contact.
+const MAX_TAGS: usize = 16;
+/// Bytes of one tag.
+const MAX_TAG_BYTES: usize = 64;
 
 /// [`Relation::None`] as it is stored.
 const NONE: i64 = 0;
@@ -119,6 +124,8 @@ pub struct Contact {
     pub added: UnixSeconds,
     /// Last verified message from it, exact to about a minute.
     pub last_seen: Option<UnixSeconds>,
+    /// What the owner says that it knows: tags.
+    pub expertise: Vec<String>,
 }
 
 /// What a claim or an invite tells about a peer.
@@ -213,6 +220,29 @@ impl Store {
         .await
     }
 
+    /// Replaces the tags of a contact. `false` when there is no such contact.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManyTags`] beyond 16 tags of 64 bytes.
+    pub async fn set_expertise(&self, did: &Did, expertise: &[String]) -> Result<bool, StoreError> {
+        if expertise.len() > MAX_TAGS || expertise.iter().any(|tag| tag.len() > MAX_TAG_BYTES) {
+            return Err(StoreError::TooManyTags);
+        }
+        let (did, expertise) = (did.clone(), lists::encode(expertise));
+        self.write(|conn| {
+            Box::pin(async move {
+                let done =
+                    query("UPDATE contacts SET expertise = ? WHERE peer = (SELECT id FROM peers WHERE address = ?)")
+                        .bind(expertise)
+                        .bind(did.as_str())
+                        .execute(conn)
+                        .await?;
+                Ok(done.rows_affected() == 1)
+            })
+        })
+        .await
+    }
+
     /// Ends direct trust and forgets the contact; its messages and handled ids stay. A blocked one stays blocked, and
     /// listed as such. `false` when there was no direct contact.
     pub async fn remove_contact(&self, did: &Did) -> Result<bool, StoreError> {
@@ -272,6 +302,7 @@ impl Contact {
             allow_private: false,
             added: now,
             last_seen: None,
+            expertise: Vec::new(),
         }
     }
 
@@ -336,7 +367,7 @@ async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Result<(), Stor
     let peer = peer_id(conn, contact.did.as_str()).await?;
     query(
         "INSERT OR REPLACE INTO contacts (peer, name, peer_name, relation, is_blocked, url, relay, enc_pub, source, \
-         allow_private, added, last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         allow_private, added, last_seen, expertise) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(peer)
     .bind(&contact.name)
@@ -350,6 +381,7 @@ async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Result<(), Stor
     .bind(contact.allow_private)
     .bind(contact.added.0)
     .bind(contact.last_seen.map(|time| time.0))
+    .bind(lists::encode(&contact.expertise))
     .execute(conn)
     .await?;
     Ok(())
@@ -375,6 +407,7 @@ fn contact_from(row: &SqliteRow) -> Result<Contact, StoreError> {
         allow_private: row.try_get(9)?,
         added: UnixSeconds(row.try_get(10)?),
         last_seen: row.try_get::<Option<i64>, _>(11)?.map(UnixSeconds),
+        expertise: lists::decode(row.try_get(12)?)?,
     })
 }
 

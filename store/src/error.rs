@@ -51,6 +51,9 @@ pub enum StoreError {
     /// An invite with this nonce or code exists.
     #[error("an invite with this nonce or code exists")]
     InviteExists,
+    /// More tags than a contact may have, or longer ones.
+    #[error("a contact has at most 16 tags of at most 64 bytes each")]
+    TooManyTags,
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

@@ -6,6 +6,7 @@ use crate::{
     Store, StoreError,
     contacts::{self, Contact, Introduce, Relation, did_from, peer_id},
     handled::mark_handled,
+    messages::Handling,
 };
 
 /// Every column of an invite, in the order of [`invite_from`].
@@ -74,15 +75,6 @@ pub enum ClaimStanding {
     Repeated,
     /// It would be refused.
     Dead,
-}
-
-/// The request that carries a claim: its id counts as handled in the same transaction.
-#[derive(Debug, Clone)]
-pub struct ClaimMessage {
-    /// Its id.
-    pub message_id: String,
-    /// Its content digest.
-    pub digest: [u8; 32],
 }
 
 impl Store {
@@ -161,7 +153,7 @@ impl Store {
         &self,
         nonce: &str,
         who: &Introduce,
-        message: &ClaimMessage,
+        message: &Handling,
     ) -> Result<ClaimOutcome, StoreError> {
         let (nonce, who, message) = (nonce.to_owned(), who.clone(), message.clone());
         self.write(|conn| Box::pin(async move { claim(conn, &nonce, &who, &message).await })).await
@@ -172,7 +164,7 @@ async fn claim(
     conn: &mut SqliteConnection,
     nonce: &str,
     who: &Introduce,
-    message: &ClaimMessage,
+    message: &Handling,
 ) -> Result<ClaimOutcome, StoreError> {
     let outcome = match look_up(conn, nonce, &who.did, who.now).await? {
         Judgement::Refuse(why) => return Ok(ClaimOutcome::Refused(why)),

@@ -18,6 +18,7 @@ mod handled;
 pub mod introductions;
 pub mod invites;
 mod listing;
+mod lists;
 pub mod messages;
 mod names;
 mod open;

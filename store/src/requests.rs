@@ -243,10 +243,11 @@ impl Store {
         introduction: &IntroductionRow,
         request: &NewRequest,
         accept: Option<NewErrand>,
+        own_name: &str,
         limits: PendingLimits,
         handling: &Handling,
     ) -> Result<Queued, StoreError> {
-        let _ = (introduction, request, accept, limits, handling);
+        let _ = (introduction, request, accept, own_name, limits, handling);
         todo!()
     }
 

@@ -12,6 +12,8 @@ use sqlx::{
 
 use crate::{
     Store, StoreError,
+    contacts::Relation,
+    errands::NewErrand,
     messages::{Committed, OutStatus, Outgoing, Query, Received, Reply},
     open::{APPLICATION_ID, MIGRATIONS},
 };
@@ -240,16 +242,40 @@ async fn the_log_does_not_grow_without_bound() {
     assert!(!folder.path().join("agent.db-wal").exists());
 }
 
+#[tokio::test]
+async fn the_oldest_errand_goes_when_there_are_too_many() {
+    let (_folder, store) = fresh().await;
+    let errand = NewErrand {
+        kind: "propose".to_owned(),
+        peer: did(1),
+        payload: "{}".to_owned(),
+        created: UnixSeconds(0),
+        expires: UnixSeconds(9),
+    };
+    let first = store.add_errand(&errand).await.unwrap();
+    let copies = "INSERT INTO errands (peer, due, attempts, created, expires, kind, payload) \
+                  WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000) \
+                  SELECT peer, 0, 0, 0, 9, kind, payload FROM errands, n";
+    on_writer(&store, copies).await;
+    assert_eq!(number(&store, "SELECT count(*) FROM errands").await, 10_001);
+    store.add_errand(&errand).await.unwrap();
+    assert_eq!(number(&store, "SELECT count(*) FROM errands").await, 10_000);
+    assert_eq!(store.errands().await.unwrap()[0].id, first + 2);
+}
+
 #[test]
 fn shipped_migrations_are_frozen() {
     // Changing a shipped file would make two schemas of one version: write a new one instead.
-    let frozen = [(1, "cbd036394f4d39d116998e46200795777153c5997330be0368cd3a49961e6a04")];
+    let frozen = [
+        (1, "cbd036394f4d39d116998e46200795777153c5997330be0368cd3a49961e6a04"),
+        (2, "87c00f9fc43be7e34f876cc73406ae4d195cae0f8fa17ad11f57e18329bda52a"),
+    ];
     let found: Vec<(i64, String)> = MIGRATIONS.iter().map(|m| (m.version, sha256(m.sql.as_str()))).collect();
     assert_eq!(found.len(), frozen.len());
     for ((version, hash), (frozen_version, frozen_hash)) in found.iter().zip(frozen) {
         assert_eq!((*version, hash.as_str()), (frozen_version, frozen_hash));
     }
-    assert!(!FIRST.contains('\r'));
+    assert!(MIGRATIONS.iter().all(|m| !m.sql.as_str().contains('\r')));
 }
 
 fn sha256(text: &str) -> String {
@@ -287,9 +313,14 @@ async fn version_1(path: &Path) {
          INSERT INTO peers VALUES (1, '{0}'); \
          INSERT INTO contacts VALUES (1, 'north', NULL, 1, 0, NULL, NULL, NULL, 0, 0, 5, NULL); \
          INSERT INTO messages VALUES (1, 1, 0, 1, 0, 1, NULL, NULL, 5, 6, 'old', NULL, NULL, 's', 'from long ago', NULL); \
+         INSERT INTO invites VALUES (1, 'n1', 'c1', 'card', 'note', 5, 6, NULL, 1, 7); \
+         INSERT INTO settings VALUES ('name', 'south'); \
+         INSERT INTO handled VALUES (x'{2}', x'{3}'); \
          INSERT INTO handled_log VALUES (1, x'{1}')",
         did(1),
         "00".repeat(48),
+        "01".repeat(16),
+        "02".repeat(32),
     );
     raw_sql(AssertSqlSafe(rows)).execute(&mut conn).await.unwrap();
     sqlx::Connection::close(conn).await.unwrap();
@@ -302,7 +333,24 @@ async fn a_database_of_version_1_opens() {
     version_1(&path).await;
     let store = Store::open(&path).await.unwrap();
     assert_eq!(stored_ids(&store).await, ["old"]);
-    assert_eq!(store.contact_named("north").await.unwrap().unwrap().did, did(1));
+    let north = store.contact_named("north").await.unwrap().unwrap();
+    assert_eq!((north.did, north.relation, north.added), (did(1), Relation::Direct, UnixSeconds(5)));
+    assert!(north.expertise.is_empty());
+    assert!(store.set_expertise(&did(1), &["rust".to_owned()]).await.unwrap());
+    let invite = store.invites().await.unwrap().remove(0);
+    assert_eq!((invite.note.as_deref(), invite.used_by), (Some("note"), Some(did(1))));
+    assert_eq!(store.setting("name").await.unwrap().as_deref(), Some("south"));
+    for table in [
+        "SELECT count(*) FROM peers",
+        "SELECT count(*) FROM contacts",
+        "SELECT count(*) FROM invites",
+        "SELECT count(*) FROM messages",
+        "SELECT count(*) FROM handled",
+        "SELECT count(*) FROM handled_log",
+        "SELECT count(*) FROM settings",
+    ] {
+        assert_eq!(number(&store, table).await, 1, "{table}");
+    }
     assert_eq!(store.commit_received(received(7)).await.unwrap(), Committed::Stored { seq: 2 });
     let queued = Outgoing {
         peer: did(1).to_string(),
@@ -355,7 +403,7 @@ async fn an_older_database_is_copied_then_migrated() {
     // The program of today refuses it and changes nothing.
     let before = std::fs::read(&path).unwrap();
     let refused = Store::open(&path).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Newer { found: 2, known: 1 }), "{refused:?}");
+    assert!(matches!(refused, StoreError::Newer { found: 3, known: 2 }), "{refused:?}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 

@@ -4,7 +4,7 @@ mod common;
 use common::*;
 use muretai_protocol::UnixSeconds;
 use muretai_store::{
-    StoreError,
+    Store, StoreError,
     contacts::{CoordinateSource, Coordinates, Introduce, Relation},
 };
 
@@ -148,4 +148,24 @@ async fn no_peer_gets_the_name_of_a_host_or_of_the_agent() {
         names.push(store.connect(&who).await.unwrap().name);
     }
     assert_eq!(names, ["localhost-2", "localhost-3", "localhost-4", "south-2", "south-2-2"]);
+}
+
+#[tokio::test]
+async fn tags_are_the_owners_and_bounded() {
+    let (folder, store) = fresh().await;
+    let tags = ["rust".to_owned(), "żurek \"and\" more".to_owned()];
+    assert!(!store.set_expertise(&did(1), &tags).await.unwrap(), "nobody");
+    connect(&store, &did(1), "north").await;
+    assert!(store.set_expertise(&did(1), &tags).await.unwrap());
+    // What else is learned leaves them alone.
+    connect(&store, &did(1), "north").await;
+    store.rename_contact(&did(1), "n").await.unwrap();
+    store.close().await;
+    let store = Store::open(&folder.path().join("agent.db")).await.unwrap();
+    assert_eq!(store.contact(&did(1)).await.unwrap().unwrap().expertise, tags);
+    for bad in [vec!["x".repeat(65)], vec!["x".to_owned(); 17]] {
+        assert!(matches!(store.set_expertise(&did(1), &bad).await, Err(StoreError::TooManyTags)));
+    }
+    assert!(store.set_expertise(&did(1), &[]).await.unwrap());
+    assert!(store.contact(&did(1)).await.unwrap().unwrap().expertise.is_empty());
 }

@@ -14,7 +14,7 @@ use muretai_store::{
 
 async fn claim(store: &Store, nonce: &str, n: u32) -> ClaimOutcome {
     let who = introduce(&did(n), "north");
-    store.claim_invite(nonce, &who, &claim_message(&format!("claim-{n}"))).await.unwrap()
+    store.claim_invite(nonce, &who, &handling(&did(n), &format!("claim-{n}"))).await.unwrap()
 }
 
 async fn with_invite() -> (tempfile::TempDir, Store) {
@@ -54,7 +54,7 @@ async fn a_lost_response_after_expiry_is_repeated() {
     let (_folder, store) = with_invite().await;
     claim(&store, "n1", 1).await;
     let late = Introduce { now: UnixSeconds(NOW.0 + 999_999), ..introduce(&did(1), "north") };
-    let outcome = store.claim_invite("n1", &late, &claim_message("again")).await.unwrap();
+    let outcome = store.claim_invite("n1", &late, &handling(&did(1), "again")).await.unwrap();
     assert!(matches!(outcome, Repeated(_)));
 }
 

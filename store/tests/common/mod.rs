@@ -4,12 +4,17 @@ use muretai_protocol::{Did, UnixSeconds, did::PublicKey};
 use muretai_store::{
     Store,
     contacts::{Contact, CoordinateSource, Coordinates, Introduce},
-    invites::{ClaimMessage, InviteRow},
-    messages::{Received, Reply},
+    invites::InviteRow,
+    messages::{Handling, Received, Reply},
 };
 
 /// The fixed clock of the tests.
 pub const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+/// So many seconds later.
+pub fn after(secs: i64) -> UnixSeconds {
+    UnixSeconds(NOW.0 + secs)
+}
 
 /// The DID of the `n`th example agent. The store does not judge points, so any bytes will do.
 pub fn did(n: u32) -> Did {
@@ -77,9 +82,9 @@ pub fn invite(nonce: &str) -> InviteRow {
     }
 }
 
-/// The message of a claim.
-pub fn claim_message(id: &str) -> ClaimMessage {
-    ClaimMessage { message_id: id.to_owned(), digest: [2; 32] }
+/// A request of `from`.
+pub fn handling(from: &Did, id: &str) -> Handling {
+    Handling { from: from.clone(), message_id: id.to_owned(), digest: [2; 32] }
 }
 
 /// Connects and gives the contact.

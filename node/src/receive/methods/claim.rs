@@ -12,7 +12,8 @@ use muretai_protocol::{
 };
 use muretai_store::{
     contacts::{CoordinateSource, Coordinates, Introduce},
-    invites::{ClaimMessage, ClaimOutcome},
+    invites::ClaimOutcome,
+    messages::Handling,
 };
 
 use muretai_transports::guard::{self, Policy};
@@ -112,7 +113,8 @@ pub(crate) async fn redeem(
         now,
     };
     let message_id = message.message_id.as_str().to_owned();
-    let outcome = agent.store().claim_invite(&params.nonce, &introduce, &ClaimMessage { message_id, digest }).await;
+    let handling = Handling { from: verified.from().clone(), message_id, digest };
+    let outcome = agent.store().claim_invite(&params.nonce, &introduce, &handling).await;
     match outcome {
         Ok(ClaimOutcome::Accepted(contact)) => {
             tracing::info!(from = %contact.did, name = contact.name, "an invite was claimed");
