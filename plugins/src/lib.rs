@@ -1,5 +1,14 @@
 //! What skills and trust policies implement. The built-in ones and those that are loaded attach in the same place.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod child;
+pub mod contract;
 pub mod engine;
+pub mod manifest;
+pub mod native;
+pub mod new;
+pub mod set;
+pub mod wasm;
 
 use async_trait::async_trait;
 use muretai_protocol::{Did, UnixSeconds, message::Verified, rpc::Refusal};

@@ -1,0 +1,1 @@
+//! The JSON that crosses between the host and its plugins.

@@ -1,0 +1,1 @@
+//! `plugins.toml`: which plugins the owner named, and how they are pinned.

@@ -1,0 +1,1 @@
+//! Skeletons for authors of plugins.

@@ -1,0 +1,1 @@
+//! WebAssembly plugins, in a sandbox without any import.
