@@ -149,6 +149,13 @@ fn signed_payload(state: &Value) -> Option<String> {
     canonical_as_received(&signed.into()).ok()
 }
 
+/// The state without what its root did not sign, such as a `chain` of many kilobytes.
+pub(crate) fn without_unsigned(state: &Value) -> Value {
+    let is_signed = |name: &str| SIGNED.contains(&name) || [SIGNED_IF_PRESENT, "sig"].contains(&name);
+    let members = state.as_object().into_iter().flatten().filter(|(name, _)| is_signed(name));
+    Value::Object(members.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
 /// A time in seconds, which old nodes wrote as floats; `None` for `null`.
 fn time(state: &Value, member: &'static str) -> Result<Option<f64>, KeyStateError> {
     match state.member(member) {
