@@ -1,7 +1,7 @@
 //! The own card, as it is served and as `muretai card` prints it.
 use muretai_plugins::SkillInfo;
 use muretai_protocol::{
-    card::{self, CardSpec, Profile},
+    card::{self, CardSpec, Profile, TrustFacts},
     json::{Object, Value},
 };
 
@@ -34,7 +34,7 @@ impl Agent {
     pub fn card_with(&self, facts: &CardFacts<'_>) -> Value {
         let enc_pub = self.enc_pub();
         let skills: Vec<Value> = facts.skills.iter().map(skill).collect();
-        let mut card = card::build(&CardSpec {
+        card::build(&CardSpec {
             did: self.did(),
             name: self.name(),
             description: if facts.open_door { OPEN_DESCRIPTION } else { DESCRIPTION },
@@ -45,14 +45,12 @@ impl Agent {
             open_door: facts.open_door,
             methods: frame::methods(facts.open_door),
             skills: &skills,
-        });
-        if let Value::Object(card) = &mut card
-            && let Some(Value::Object(block)) = card.get_mut("muretai")
-        {
-            block.insert("connect".to_owned(), facts.policies.connect.word().into());
-            block.insert("trustQuery".to_owned(), facts.policies.trust_query.word().into());
-        }
-        card
+            trust: TrustFacts {
+                has_gate: !facts.open_door,
+                connect: Some(facts.policies.connect.word()),
+                trust_query: Some(facts.policies.trust_query.word()),
+            },
+        })
     }
 }
 

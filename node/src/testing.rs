@@ -194,6 +194,7 @@ pub(crate) fn card_of(key: &SigningKey, url: &str) -> Value {
         open_door: true,
         methods: &["message/send"],
         skills: &[],
+        trust: card::TrustFacts::default(),
     })
 }
 

@@ -60,6 +60,19 @@ pub struct CardSpec<'a> {
     pub methods: &'a [&'a str],
     /// Additional skills, card objects of plugins.
     pub skills: &'a [Value],
+    /// What the `muretai` block says about trust.
+    pub trust: TrustFacts<'a>,
+}
+
+/// What a card says about trust (6.4); a hint, which the peer's own answers overrule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TrustFacts<'a> {
+    /// `wot`: a trust gate stands before `message/send`.
+    pub has_gate: bool,
+    /// `connect`: what becomes of connect requests, `filtered`, `open` or `closed`.
+    pub connect: Option<&'a str>,
+    /// `trustQuery`: who may ask about third parties, `self`, `trusted` or `public`.
+    pub trust_query: Option<&'a str>,
 }
 
 /// Builds the card: every field of 6.2 that applies, both `url` and `supportedInterfaces`, the door's terms of 6.5.
@@ -112,8 +125,10 @@ fn capability_block(spec: &CardSpec<'_>) -> Value {
         "channel": (CHANNEL),
         "node": (spec.version),
         "methods": (methods),
-        "wot": (!spec.open_door)
+        "wot": (spec.trust.has_gate)
     }));
+    let facts = [("connect", spec.trust.connect), ("trustQuery", spec.trust.trust_query)];
+    block.extend(facts.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into()))));
     if spec.open_door {
         block.insert("open_door".to_owned(), true.into());
     }

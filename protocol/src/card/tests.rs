@@ -26,6 +26,7 @@ fn spec<'a>(did: &'a Did, profile: &'a Profile) -> CardSpec<'a> {
         open_door: false,
         methods: &["message/send"],
         skills: &[],
+        trust: TrustFacts { has_gate: true, connect: Some("filtered"), trust_query: Some("self") },
     }
 }
 
@@ -77,10 +78,22 @@ fn what_does_not_apply_is_left_out() {
 
 #[test]
 fn an_open_door_says_so_twice_alike() {
-    let card = build(&CardSpec { open_door: true, ..spec(key(1).did(), &Profile::default()) });
+    let trust = TrustFacts::default();
+    let card = build(&CardSpec { open_door: true, trust, ..spec(key(1).did(), &Profile::default()) });
     assert_eq!(card.member("agentEntry"), Some(&json!({"open_door": true})));
     assert_eq!(card.member("muretai").unwrap().member("open_door"), Some(&Value::Bool(true)));
     assert_eq!(card.member("muretai").unwrap().member("wot"), Some(&Value::Bool(false)));
+}
+
+#[test]
+fn the_own_block_says_how_trust_is_made() {
+    let block = |card: &Value| card.member("muretai").unwrap().clone();
+    let gated = block(&north_card());
+    for (name, value) in [("wot", json!(true)), ("connect", json!("filtered")), ("trustQuery", json!("self"))] {
+        assert_eq!(gated.member(name), Some(&value));
+    }
+    let open = block(&build(&CardSpec { trust: TrustFacts::default(), ..spec(key(1).did(), &Profile::default()) }));
+    assert_eq!(open.as_object().unwrap().keys().collect::<Vec<_>>(), ["channel", "methods", "node", "seq", "wot"]);
 }
 
 #[test]

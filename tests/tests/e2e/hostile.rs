@@ -28,6 +28,7 @@ fn card_of(key: &Key, url: &str) -> wire_json::Value {
         open_door: true,
         methods: &["message/send"],
         skills: &[],
+        trust: card::TrustFacts::default(),
     };
     card::build(&spec)
 }
