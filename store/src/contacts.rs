@@ -2,7 +2,7 @@
 use muretai_protocol::{Did, UnixSeconds};
 use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 
-use crate::{Store, StoreError, lists, names};
+use crate::{Store, StoreError, lists, names, vouching};
 
 /// Every column of a contact, in the order of [`contact_from`].
 macro_rules! select {
@@ -41,7 +41,8 @@ pub(crate) const INTRODUCED: i64 = 2;
 const OFFERED: i64 = 3;
 
 impl Relation {
-    fn stored(self) -> i64 {
+    /// As it is stored.
+    pub(crate) fn stored(self) -> i64 {
         match self {
             Relation::None => NONE,
             Relation::Direct => DIRECT,
@@ -50,7 +51,15 @@ impl Relation {
         }
     }
 
-    fn from_stored(number: i64) -> Result<Relation, StoreError> {
+    /// The one of two that allows more.
+    fn or_stronger(self, other: Relation) -> Relation {
+        let order = [Relation::None, Relation::Offered, Relation::Introduced, Relation::Direct];
+        let is_stronger = |found: &Relation| *found == self || *found == other;
+        order.into_iter().rev().find(is_stronger).unwrap_or(self)
+    }
+
+    /// As it is stored.
+    pub(crate) fn from_stored(number: i64) -> Result<Relation, StoreError> {
         match number {
             NONE => Ok(Relation::None),
             DIRECT => Ok(Relation::Direct),
@@ -243,21 +252,17 @@ impl Store {
         .await
     }
 
-    /// Ends direct trust and forgets the contact; its messages and handled ids stay. A blocked one stays blocked, and
-    /// listed as such. `false` when there was no direct contact.
+    /// Ends trust and forgets the contact; its messages and handled ids stay. What it vouched for ends with it, and so do
+    /// the introductions that let it in, for good. A blocked one stays blocked, and listed as such. `false` when there
+    /// was no trust.
     pub async fn remove_contact(&self, did: &Did) -> Result<bool, StoreError> {
         let did = did.clone();
         self.write(|conn| {
             Box::pin(async move {
-                let Some(mut contact) = find(conn, &did).await? else { return Ok(false) };
-                let was_direct = contact.relation == Relation::Direct;
-                if contact.is_blocked {
-                    contact.relation = Relation::None;
-                    save(conn, &contact).await?;
-                } else {
-                    forget(conn, &did).await?;
+                match find(conn, &did).await? {
+                    Some(contact) => remove(conn, contact).await,
+                    None => Ok(false),
                 }
-                Ok(was_direct)
             })
         })
         .await
@@ -265,27 +270,12 @@ impl Store {
 
     /// Blocks or unblocks a DID, known or not: a block outlives removal and re-invites. A stranger who is blocked is
     /// listed without trust; unblocking forgets it again.
+    ///
+    /// While it is blocked, what waits from it is hidden and what it vouches for does not count. What was asked of it is
+    /// taken back, and its held messages are dropped: these do not come back.
     pub async fn set_blocked(&self, did: &Did, blocked: bool, now: UnixSeconds) -> Result<(), StoreError> {
         let did = did.clone();
-        self.write(move |conn| {
-            Box::pin(async move {
-                match find(conn, &did).await? {
-                    Some(contact) if contact.relation == Relation::None && !blocked => forget(conn, &did).await,
-                    Some(mut contact) => {
-                        contact.is_blocked = blocked;
-                        save(conn, &contact).await
-                    }
-                    None if blocked => {
-                        let name = names::unused(conn, None, None).await?;
-                        let mut contact = Contact::new(did, name, now);
-                        contact.is_blocked = true;
-                        save(conn, &contact).await
-                    }
-                    None => Ok(()),
-                }
-            })
-        })
-        .await
+        self.write(move |conn| Box::pin(async move { block(conn, did, blocked, now).await })).await
     }
 }
 
@@ -324,8 +314,65 @@ impl Contact {
     }
 }
 
-/// Makes direct trust inside the caller's transaction.
+/// See [`Store::remove_contact`].
+pub(crate) async fn remove(conn: &mut SqliteConnection, mut contact: Contact) -> Result<bool, StoreError> {
+    let peer = peer_id(conn, contact.did.as_str()).await?;
+    let relation = std::mem::replace(&mut contact.relation, Relation::None);
+    if contact.is_blocked {
+        save(conn, &contact).await?;
+    } else {
+        forget(conn, &contact.did).await?;
+    }
+    vouching::end_about(conn, peer).await?;
+    if relation == Relation::Direct {
+        vouching::end_issued_by(conn, peer).await?;
+    }
+    Ok(relation != Relation::None)
+}
+
+/// See [`Store::set_blocked`].
+async fn block(conn: &mut SqliteConnection, did: Did, blocked: bool, now: UnixSeconds) -> Result<(), StoreError> {
+    let found = find(conn, &did).await?;
+    if found.is_none() && !blocked {
+        return Ok(());
+    }
+    let mut contact = match found {
+        Some(contact) => contact,
+        None => Contact::new(did, names::unused(conn, None, None).await?, now),
+    };
+    contact.is_blocked = blocked;
+    if contact.relation == Relation::None && !blocked {
+        forget(conn, &contact.did).await?;
+    } else {
+        save(conn, &contact).await?;
+    }
+    let peer = peer_id(conn, contact.did.as_str()).await?;
+    if blocked { vouching::hide(conn, peer, now).await } else { vouching::show(conn, peer).await }
+}
+
+/// Makes direct trust inside the caller's transaction. What either had asked the other is settled by it.
 pub(crate) async fn introduce(conn: &mut SqliteConnection, who: &Introduce) -> Result<Contact, StoreError> {
+    let contact = admit(conn, who, Relation::Direct).await?;
+    let peer = peer_id(conn, who.did.as_str()).await?;
+    query(
+        "UPDATE requests SET status = 1, decided = ?1 \
+         WHERE peer = ?2 AND kind = 0 AND status IN (0, 4) AND expires > ?1",
+    )
+    .bind(who.now.0)
+    .bind(peer)
+    .execute(&mut *conn)
+    .await?;
+    // Trust that was made once more does not go when an earlier yes is undone.
+    query("UPDATE requests SET before = NULL WHERE peer = ? AND before IS NOT NULL").bind(peer).execute(conn).await?;
+    Ok(contact)
+}
+
+/// Writes a contact of at least this relation, or refreshes it.
+pub(crate) async fn admit(
+    conn: &mut SqliteConnection,
+    who: &Introduce,
+    relation: Relation,
+) -> Result<Contact, StoreError> {
     let mut contact = match find(conn, &who.did).await? {
         Some(mut contact) => {
             // A blocked stranger has a name that nobody chose.
@@ -340,7 +387,7 @@ pub(crate) async fn introduce(conn: &mut SqliteConnection, who: &Introduce) -> R
             Contact::new(who.did.clone(), name, who.now)
         }
     };
-    contact.relation = Relation::Direct;
+    contact.relation = contact.relation.or_stronger(relation);
     contact.allow_private |= who.allow_private;
     if who.peer_name.is_some() {
         contact.peer_name.clone_from(&who.peer_name);

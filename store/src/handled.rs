@@ -13,7 +13,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 
-use crate::StoreError;
+use crate::{StoreError, messages::Handling};
 
 /// Half of a SHA-256: the one index with random access stays small.
 pub(crate) const KEY_BYTES: usize = 16;
@@ -194,6 +194,50 @@ pub(crate) async fn mark_handled(
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Whether the request was handled before, and if so, whether with the same content. Exact inside a write transaction.
+pub(crate) async fn seen_before(
+    conn: &mut SqliteConnection,
+    tail: &SharedTail,
+    handling: &Handling,
+) -> Result<Option<bool>, StoreError> {
+    let key = handled_key(handling.from.as_str(), &handling.message_id);
+    let is_loaded = tail.lock().is_loaded();
+    let in_log = if is_loaded {
+        catch_up(conn, tail).await?;
+        tail.lock().digest(&key)
+    } else {
+        digest_in_log(conn, &key).await?
+    };
+    let digest = match in_log {
+        Some(digest) => Some(digest),
+        None => digest_in_table(conn, &key).await?,
+    };
+    Ok(digest.map(|digest| digest == handling.digest))
+}
+
+/// Looks through the log without the help of a tail, for processes that live for one command.
+async fn digest_in_log(conn: &mut SqliteConnection, key: &Key) -> Result<Option<Digest>, StoreError> {
+    let row = query(
+        "SELECT substr(entries, instr(entries, ?1) + ?2, ?3) FROM handled_log WHERE instr(entries, ?1) > 0 LIMIT 1",
+    )
+    .bind(&key[..])
+    .bind(KEY_BYTES as i64)
+    .bind(DIGEST_BYTES as i64)
+    .fetch_optional(conn)
+    .await?;
+    row.map(|row| digest_from(&row, 0)).transpose()
+}
+
+/// Writes the id of a request that [`seen_before`] did not know.
+pub(crate) async fn mark_fresh(conn: &mut SqliteConnection, handling: &Handling) -> Result<(), StoreError> {
+    query("INSERT OR IGNORE INTO handled (key, digest) VALUES (?, ?)")
+        .bind(&handled_key(handling.from.as_str(), &handling.message_id)[..])
+        .bind(&handling.digest[..])
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 #[cfg(test)]

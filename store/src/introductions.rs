@@ -1,7 +1,21 @@
 //! Introductions (section 8): the ones that this agent wrote, was told of, and was given.
 use muretai_protocol::{Did, UnixSeconds};
+use sqlx::{Row, SqliteConnection, query};
 
-use crate::{Store, StoreError, contacts::Contact, errands::NewErrand, messages::Handling, requests::Decision};
+use crate::{
+    Store, StoreError,
+    contacts::{self, Contact},
+    errands::{self, NewErrand},
+    handled::{mark_fresh, seen_before},
+    lists,
+    messages::Handling,
+    requests::Decision,
+};
+
+mod held;
+pub(crate) mod rows;
+
+use rows::{columns, introduction_from};
 
 /// Which of the three parties this agent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,116 +89,6 @@ pub enum Kept {
     Refused,
 }
 
-impl Store {
-    /// Stores an introduction that this agent signed, with the errand that takes it on its way. The same id twice is
-    /// [`StoreError::InviteExists`]'s kind of programming error and fails.
-    pub async fn add_issued(&self, row: &IntroductionRow, errand: Option<NewErrand>) -> Result<(), StoreError> {
-        let _ = (row, errand);
-        todo!()
-    }
-
-    /// Introductions of one role, or all, newest first.
-    pub async fn introductions(&self, role: Option<Role>) -> Result<Vec<IntroductionRow>, StoreError> {
-        let _ = role;
-        todo!()
-    }
-
-    /// One introduction.
-    pub async fn introduction(
-        &self,
-        role: Role,
-        issuer: &Did,
-        id: &str,
-    ) -> Result<Option<IntroductionRow>, StoreError> {
-        let _ = (role, issuer, id);
-        todo!()
-    }
-
-    /// The introductions that let `subject` in now, best trust level first: accepted by the owner, unexpired, issued by
-    /// somebody who is a direct contact and not blocked. Both ways: as the subject of one that was received, and as the
-    /// target of one that was held and has worked.
-    pub async fn standing_introductions(
-        &self,
-        subject: &Did,
-        now: UnixSeconds,
-    ) -> Result<Vec<IntroductionRow>, StoreError> {
-        let _ = (subject, now);
-        todo!()
-    }
-
-    /// The best introduction to present to `target`: held, unexpired, neither rejected nor revoked, its issuer a direct
-    /// contact.
-    pub async fn held_for(&self, target: &Did, now: UnixSeconds) -> Result<Option<IntroductionRow>, StoreError> {
-        let _ = (target, now);
-        todo!()
-    }
-
-    /// Keeps an introduction that somebody gave this agent: the row, and its target as a contact of relation
-    /// [`crate::contacts::Relation::Offered`] with a name and coordinates (source `Peer`). An issuer may give at most
-    /// 256 live ones. A contact that is there keeps its stronger relation.
-    pub async fn keep_held(
-        &self,
-        row: &IntroductionRow,
-        target: &crate::contacts::Introduce,
-    ) -> Result<Kept, StoreError> {
-        let _ = (row, target);
-        todo!()
-    }
-
-    /// Records that a held introduction was presented: `worked` makes it accepted, and the contact `Introduced`; otherwise
-    /// `status` says what the target answered.
-    pub async fn record_presented(
-        &self,
-        issuer: &Did,
-        id: &str,
-        status: IntroductionStatus,
-        now: UnixSeconds,
-    ) -> Result<(), StoreError> {
-        let _ = (issuer, id, status, now);
-        todo!()
-    }
-
-    /// Takes back an introduction that this agent issued; `None` when there is none. Twice changes nothing. The errands
-    /// (such as telling the target) are stored in the same transaction, and a pending delivery of it is dropped.
-    pub async fn revoke_issued(
-        &self,
-        id: &str,
-        now: UnixSeconds,
-        errand: Option<NewErrand>,
-    ) -> Result<Option<IntroductionRow>, StoreError> {
-        let _ = (id, now, errand);
-        todo!()
-    }
-
-    /// The ids of what this agent issued, revoked, and would otherwise still be valid: sorted.
-    pub async fn revoked_ids(&self, now: UnixSeconds) -> Result<Vec<String>, StoreError> {
-        let _ = now;
-        todo!()
-    }
-
-    /// Marks what a verified list of `issuer` names, received and held, as revoked; contacts that nothing else vouches
-    /// for go back to none. Gives how many changed. An id that is not here costs nothing.
-    pub async fn mark_revoked(&self, issuer: &Did, ids: &[String], now: UnixSeconds) -> Result<u64, StoreError> {
-        let _ = (issuer, ids, now);
-        todo!()
-    }
-
-    /// Records the target's answer to an introduction of ours, from `introduce/respond`, with the errand that gives the
-    /// subject its introduction. The id counts as handled in the same transaction, whatever was found.
-    pub async fn settle_issued(
-        &self,
-        id: &str,
-        target: &Did,
-        decision: Decision,
-        errand: Option<NewErrand>,
-        handling: &Handling,
-        now: UnixSeconds,
-    ) -> Result<Settled, StoreError> {
-        let _ = (id, target, decision, errand, handling, now);
-        todo!()
-    }
-}
-
 /// What came of a target's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
@@ -197,4 +101,245 @@ pub enum Settled {
         /// An honest re-send.
         same_content: bool,
     },
+}
+
+impl Store {
+    /// Stores an introduction that this agent signed, with the errand that takes it on its way. The same id twice is
+    /// [`StoreError::InviteExists`]'s kind of programming error and fails.
+    pub async fn add_issued(&self, row: &IntroductionRow, errand: Option<NewErrand>) -> Result<(), StoreError> {
+        let row = row.clone();
+        self.write(|conn| {
+            Box::pin(async move {
+                rows::insert(conn, &row).await?;
+                add_errand(conn, errand).await
+            })
+        })
+        .await
+    }
+
+    /// Introductions of one role, or all, newest first.
+    pub async fn introductions(&self, role: Option<Role>) -> Result<Vec<IntroductionRow>, StoreError> {
+        self.read(move |conn| {
+            Box::pin(async move {
+                let rows = query(concat!(
+                    columns!(),
+                    " FROM introductions AS i WHERE ?1 IS NULL OR role = ?1 ORDER BY created DESC, seq DESC"
+                ))
+                .bind(role.map(|role| role as i64))
+                .fetch_all(conn)
+                .await?;
+                rows.iter().map(introduction_from).collect()
+            })
+        })
+        .await
+    }
+
+    /// One introduction.
+    pub async fn introduction(
+        &self,
+        role: Role,
+        issuer: &Did,
+        id: &str,
+    ) -> Result<Option<IntroductionRow>, StoreError> {
+        let (issuer, id) = (issuer.clone(), id.to_owned());
+        self.read(move |conn| Box::pin(async move { rows::find(conn, role, &issuer, &id).await })).await
+    }
+
+    /// The introductions that let `subject` in now, best trust level first, at most 64: accepted by the owner, unexpired,
+    /// issued by somebody who is a direct contact and not blocked. Both ways: as the subject of one that was received,
+    /// and as the target of one that was held and has worked.
+    pub async fn standing_introductions(
+        &self,
+        subject: &Did,
+        now: UnixSeconds,
+    ) -> Result<Vec<IntroductionRow>, StoreError> {
+        let subject = subject.clone();
+        self.read(move |conn| {
+            Box::pin(async move {
+                let rows = query(STANDING).bind(subject.as_str()).bind(now.0).fetch_all(conn).await?;
+                rows.iter().map(introduction_from).collect()
+            })
+        })
+        .await
+    }
+
+    /// The best introduction to present to `target`: held, unexpired, neither rejected nor revoked, its issuer a direct
+    /// contact. One that has worked before comes first.
+    pub async fn held_for(&self, target: &Did, now: UnixSeconds) -> Result<Option<IntroductionRow>, StoreError> {
+        let target = target.clone();
+        self.read(move |conn| {
+            Box::pin(async move {
+                let row = query(concat!(
+                    columns!(),
+                    " FROM introductions AS i INDEXED BY introductions_target \
+                     JOIN contacts AS c ON c.peer = issuer AND c.relation = 1 \
+                     WHERE role = 2 AND target = (SELECT id FROM peers WHERE address = ?) AND status IN (0, 1) \
+                     AND valid_until > ? \
+                     ORDER BY status DESC, ifnull(trust_level_bp, -1) DESC, valid_until DESC LIMIT 1"
+                ))
+                .bind(target.as_str())
+                .bind(now.0)
+                .fetch_optional(conn)
+                .await?;
+                row.as_ref().map(introduction_from).transpose()
+            })
+        })
+        .await
+    }
+
+    /// Keeps an introduction that somebody gave this agent: the row, and its target as a contact of relation
+    /// [`crate::contacts::Relation::Offered`] with a name and coordinates (source `Peer`). An issuer may give at most
+    /// 256 live ones. A contact that is there keeps its stronger relation. Our question that it answers is settled.
+    pub async fn keep_held(
+        &self,
+        row: &IntroductionRow,
+        target: &crate::contacts::Introduce,
+    ) -> Result<Kept, StoreError> {
+        let (row, target) = (row.clone(), target.clone());
+        self.write(|conn| Box::pin(async move { held::keep(conn, &row, &target).await })).await
+    }
+
+    /// Records that a held introduction was presented: `Accepted` says that it worked, and makes the contact
+    /// `Introduced`; otherwise `status` says what the target answered. What was revoked or has ended stays so.
+    pub async fn record_presented(
+        &self,
+        issuer: &Did,
+        id: &str,
+        status: IntroductionStatus,
+        now: UnixSeconds,
+    ) -> Result<(), StoreError> {
+        let (issuer, id) = (issuer.clone(), id.to_owned());
+        self.write(move |conn| Box::pin(async move { held::presented(conn, &issuer, &id, status, now).await })).await
+    }
+
+    /// Takes back an introduction that this agent issued; `None` when there is none. Twice changes nothing. The errands
+    /// (such as telling the target) are stored in the same transaction, and a pending delivery of it is dropped.
+    pub async fn revoke_issued(
+        &self,
+        id: &str,
+        now: UnixSeconds,
+        errand: Option<NewErrand>,
+    ) -> Result<Option<IntroductionRow>, StoreError> {
+        let id = id.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let Some(mut row) = rows::find_issued(conn, &id).await? else { return Ok(None) };
+                if row.status != IntroductionStatus::Revoked {
+                    rows::set_status(conn, &mut row, IntroductionStatus::Revoked, now).await?;
+                    errands::drop_about(conn, &id).await?;
+                    add_errand(conn, errand).await?;
+                }
+                Ok(Some(row))
+            })
+        })
+        .await
+    }
+
+    /// The ids of what this agent issued, revoked, and would otherwise still be valid: sorted.
+    pub async fn revoked_ids(&self, now: UnixSeconds) -> Result<Vec<String>, StoreError> {
+        self.read(move |conn| {
+            Box::pin(async move {
+                let rows =
+                    query("SELECT id FROM introductions WHERE role = 0 AND status = 3 AND valid_until > ? ORDER BY id")
+                        .bind(now.0)
+                        .fetch_all(conn)
+                        .await?;
+                rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+            })
+        })
+        .await
+    }
+
+    /// Marks what a verified list of `issuer` names, received and held, as revoked; contacts that nothing else vouches
+    /// for go back to none. Gives how many changed. An id that is not here costs nothing.
+    pub async fn mark_revoked(&self, issuer: &Did, ids: &[String], now: UnixSeconds) -> Result<u64, StoreError> {
+        let (issuer, ids) = (issuer.clone(), lists::encode(ids));
+        let is_new = {
+            let (issuer, ids) = (issuer.clone(), ids.clone());
+            self.read(|conn| Box::pin(async move { Ok(!held::named(conn, &issuer, &ids).await?.is_empty()) })).await?
+        };
+        if !is_new {
+            return Ok(0);
+        }
+        self.write(move |conn| Box::pin(async move { held::mark_revoked(conn, &issuer, &ids, now).await })).await
+    }
+
+    /// Records the target's answer to an introduction of ours, from `introduce/respond`, with the errand that gives the
+    /// subject its introduction. The same answer again is recorded already and writes no second errand; the target may
+    /// change its mind. The id counts as handled in the same transaction, also of an answer to nothing when it came
+    /// from a contact.
+    pub async fn settle_issued(
+        &self,
+        id: &str,
+        target: &Did,
+        decision: Decision,
+        errand: Option<NewErrand>,
+        handling: &Handling,
+        now: UnixSeconds,
+    ) -> Result<Settled, StoreError> {
+        let (id, target, handling) = (id.to_owned(), target.clone(), handling.clone());
+        let tail = self.inner.tail.clone();
+        self.write(move |conn| {
+            Box::pin(async move {
+                if let Some(same_content) = seen_before(conn, &tail, &handling).await? {
+                    return Ok(Settled::Duplicate { same_content });
+                }
+                let settled = settle(conn, &id, &target, decision, errand, now).await?;
+                // Anybody can answer to nothing, and must not be able to fill the disk with it.
+                let is_kept = matches!(settled, Settled::Recorded(_)) || contacts::find(conn, &target).await?.is_some();
+                if is_kept {
+                    mark_fresh(conn, &handling).await?;
+                }
+                Ok(settled)
+            })
+        })
+        .await
+    }
+}
+
+/// See [`Store::standing_introductions`].
+const STANDING: &str = concat!(
+    columns!(),
+    " FROM introductions AS i INDEXED BY introductions_subject \
+     JOIN contacts AS c ON c.peer = issuer AND c.relation = 1 AND c.is_blocked = 0 \
+     WHERE role = 1 AND subject = (SELECT id FROM peers WHERE address = ?1) AND status = 1 AND valid_until > ?2 \
+     UNION ALL ",
+    columns!(),
+    " FROM introductions AS i INDEXED BY introductions_target \
+     JOIN contacts AS c ON c.peer = issuer AND c.relation = 1 AND c.is_blocked = 0 \
+     WHERE role = 2 AND target = (SELECT id FROM peers WHERE address = ?1) AND status = 1 AND valid_until > ?2 \
+     ORDER BY 7 DESC, 10 DESC LIMIT 64"
+);
+
+async fn settle(
+    conn: &mut SqliteConnection,
+    id: &str,
+    target: &Did,
+    decision: Decision,
+    errand: Option<NewErrand>,
+    now: UnixSeconds,
+) -> Result<Settled, StoreError> {
+    use IntroductionStatus::{Accepted, Ended, Rejected, Revoked};
+    let Some(mut row) = rows::find_issued(conn, id).await? else { return Ok(Settled::NoSuch) };
+    let is_over = matches!(row.status, Revoked | Ended) || row.valid_until <= now;
+    if row.target != *target || is_over {
+        return Ok(Settled::NoSuch);
+    }
+    let status = match decision {
+        Decision::Accept => Accepted,
+        Decision::Reject => Rejected,
+    };
+    if row.status != status {
+        rows::set_status(conn, &mut row, status, now).await?;
+        errands::drop_about(conn, id).await?;
+        add_errand(conn, errand).await?;
+    }
+    Ok(Settled::Recorded(row))
+}
+
+async fn add_errand(conn: &mut SqliteConnection, errand: Option<NewErrand>) -> Result<(), StoreError> {
+    if let Some(errand) = errand {
+        errands::insert(conn, &errand, None).await?;
+    }
+    Ok(())
 }

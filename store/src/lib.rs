@@ -30,6 +30,7 @@ pub mod settings;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod vouching;
 mod writer;
 
 pub use error::StoreError;

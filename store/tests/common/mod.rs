@@ -4,6 +4,7 @@ use muretai_protocol::{Did, UnixSeconds, did::PublicKey};
 use muretai_store::{
     Store,
     contacts::{Contact, CoordinateSource, Coordinates, Introduce},
+    introductions::{IntroductionRow, IntroductionStatus, Role},
     invites::InviteRow,
     messages::{Handling, Received, Reply},
 };
@@ -79,6 +80,27 @@ pub fn invite(nonce: &str) -> InviteRow {
         revoked: None,
         used_by: None,
         used: None,
+    }
+}
+
+/// An introduction that is good for an hour.
+pub fn introduction(role: Role, id: &str, issuer: u32, subject: u32, target: u32) -> IntroductionRow {
+    IntroductionRow {
+        id: id.to_owned(),
+        role,
+        issuer: did(issuer),
+        subject: did(subject),
+        target: did(target),
+        status: IntroductionStatus::Pending,
+        trust_level_bp: Some(800),
+        expertise: vec!["rust".to_owned()],
+        issued: NOW,
+        valid_until: after(3_600),
+        issuer_endpoint: None,
+        is_requested: false,
+        vc: format!("{{\"id\":\"{id}\"}}"),
+        created: NOW,
+        changed: NOW,
     }
 }
 
