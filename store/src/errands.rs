@@ -72,6 +72,18 @@ impl Store {
         self.write(move |conn| Box::pin(async move { take(conn, now, lease, limit).await })).await
     }
 
+    /// Takes the errand with this payload, when it is due: the same for whoever wrote it a moment ago. `None` when it is
+    /// done, or another process has it.
+    pub async fn take_errand(
+        &self,
+        payload: &str,
+        now: UnixSeconds,
+        lease: UnixSeconds,
+    ) -> Result<Option<Errand>, StoreError> {
+        let payload = payload.to_owned();
+        self.write(move |conn| Box::pin(async move { take_one(conn, &payload, now, lease).await })).await
+    }
+
     /// All errands, oldest first.
     pub async fn errands(&self) -> Result<Vec<Errand>, StoreError> {
         self.read(|conn| {
@@ -177,13 +189,34 @@ async fn take(
         .await?;
     let taken = rows.iter().map(errand_from).collect::<Result<Vec<_>, _>>()?;
     for errand in &taken {
-        query("UPDATE errands SET due = ?, attempts = attempts + 1 WHERE id = ?")
-            .bind(lease.0)
-            .bind(errand.id)
-            .execute(&mut *conn)
-            .await?;
+        put_off(conn, errand.id, lease).await?;
     }
     Ok(taken)
+}
+
+async fn take_one(
+    conn: &mut SqliteConnection,
+    payload: &str,
+    now: UnixSeconds,
+    lease: UnixSeconds,
+) -> Result<Option<Errand>, StoreError> {
+    let row = query(concat!(select!(), " WHERE payload = ? AND due <= ? LIMIT 1"))
+        .bind(payload)
+        .bind(now.0)
+        .fetch_optional(&mut *conn)
+        .await?;
+    let Some(errand) = row.as_ref().map(errand_from).transpose()? else { return Ok(None) };
+    put_off(conn, errand.id, lease).await?;
+    Ok(Some(errand))
+}
+
+async fn put_off(conn: &mut SqliteConnection, id: i64, lease: UnixSeconds) -> Result<(), StoreError> {
+    query("UPDATE errands SET due = ?, attempts = attempts + 1 WHERE id = ?")
+        .bind(lease.0)
+        .bind(id)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 fn errand_from(row: &SqliteRow) -> Result<Errand, StoreError> {

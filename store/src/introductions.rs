@@ -264,6 +264,24 @@ impl Store {
         self.write(move |conn| Box::pin(async move { held::mark_revoked(conn, &issuer, &ids, now).await })).await
     }
 
+    /// Records that the target will not have an introduction of ours, or that it leads nowhere, before anybody decided
+    /// about it there. What was owed with it is dropped. `false`, and nothing changes, when it was not pending.
+    pub async fn reject_issued(&self, id: &str, now: UnixSeconds) -> Result<bool, StoreError> {
+        let id = id.to_owned();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let row = rows::find_issued(conn, &id).await?;
+                let Some(mut row) = row.filter(|row| row.status == IntroductionStatus::Pending) else {
+                    return Ok(false);
+                };
+                rows::set_status(conn, &mut row, IntroductionStatus::Rejected, now).await?;
+                errands::drop_about(conn, &id).await?;
+                Ok(true)
+            })
+        })
+        .await
+    }
+
     /// Records the target's answer to an introduction of ours, from `introduce/respond`, with the errand that gives the
     /// subject its introduction. The same answer again is recorded already and writes no second errand; the target may
     /// change its mind. The id counts as handled in the same transaction, also of an answer to nothing when it came

@@ -76,3 +76,19 @@ async fn two_processes_never_take_the_same_errand() {
     ids.dedup();
     assert_eq!(ids.len(), 100);
 }
+
+#[tokio::test]
+async fn whoever_wrote_an_errand_takes_it_when_nobody_else_has() {
+    let (_folder, store) = fresh().await;
+    for n in 0..3 {
+        store.add_errand(&errand(n)).await.unwrap();
+    }
+    let wanted = errand(1).payload;
+    let lease = after(60);
+    let taken = store.take_errand(&wanted, NOW, lease).await.unwrap().unwrap();
+    assert_eq!((&taken.errand, taken.attempts), (&errand(1), 0));
+    assert_eq!(store.take_errand(&wanted, NOW, lease).await.unwrap(), None, "somebody has it");
+    assert_eq!(take(&store, NOW, 9).await.len(), 2);
+    store.finish_errand(taken.id).await.unwrap();
+    assert_eq!(store.take_errand(&wanted, after(61), after(120)).await.unwrap(), None, "it is done");
+}

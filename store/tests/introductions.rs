@@ -271,3 +271,22 @@ async fn one_issuer_cannot_give_without_end() {
     assert_eq!(store.introductions(None).await.unwrap().len(), 256);
     assert_eq!(store.contacts().await.unwrap().len(), 257);
 }
+
+#[tokio::test]
+async fn an_introduction_that_its_target_will_not_have_is_over() {
+    let (_folder, store) = with_west().await;
+    for id in ["a", "b"] {
+        store
+            .add_issued(&introduction(Role::Issued, id, ME, NORTH, WEST), Some(errand("propose", WEST, id)))
+            .await
+            .unwrap();
+    }
+    assert!(store.reject_issued("a", after(1)).await.unwrap());
+    assert_eq!((status(&store, Role::Issued, "a").await, kinds(&store).await.len()), (Rejected, 1));
+    assert!(!store.reject_issued("a", after(2)).await.unwrap(), "it is over");
+    store.revoke_issued("b", after(1), None).await.unwrap();
+    for id in ["b", "x"] {
+        assert!(!store.reject_issued(id, after(2)).await.unwrap(), "{id}");
+    }
+    assert_eq!(status(&store, Role::Issued, "b").await, Revoked);
+}
