@@ -1,16 +1,18 @@
 //! Sending: which peer is meant, what its card says, one signed message, its verified reply.
 pub(crate) mod access;
 pub(crate) mod answer;
+mod commands;
 mod delivery;
 pub mod error;
 pub mod foreign;
 pub mod outbox;
 pub mod peer;
+mod presented;
 pub mod resend;
-mod resolve;
+pub(crate) mod resolve;
 pub mod target;
 
 pub use error::SendError;
-pub use outbox::{SendRequest, Sent, SentReply, SentStatus};
+pub use outbox::{ReplyCommand, SendRequest, Sent, SentReply, SentStatus};
 pub use resend::ResendRequest;
 pub use resolve::ResolvedPeer;

@@ -7,11 +7,15 @@ use std::{
 use muretai_protocol::{
     Did, MessageId, UnixSeconds,
     card::{self, CardSpec, Profile},
+    introduction::{self, IntroductionSpec},
     json::{self, Object, Value},
     message::{self, Draft, Role},
     sign::{Seed, SigningKey},
 };
-use muretai_store::contacts::{Contact, CoordinateSource, Coordinates, Introduce};
+use muretai_store::{
+    contacts::{Contact, CoordinateSource, Coordinates, Introduce},
+    introductions::{IntroductionRow, IntroductionStatus, Role as StoredRole},
+};
 use muretai_transports::{ClientTimeouts, http::HttpTransport};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -288,4 +292,55 @@ pub(crate) async fn befriend(agent: &Agent, did: &Did, url: Option<&str>) -> Con
         now: now(),
     };
     agent.store().connect(&introduce).await.unwrap()
+}
+
+/// Gives an agent an introduction to somebody at a URL, by a key that becomes its direct contact.
+pub(crate) async fn offer(agent: &Agent, introducer: &SigningKey, target: &Did, url: &str) -> IntroductionRow {
+    befriend(agent, introducer.did(), None).await;
+    let row = introduction_row(introducer, StoredRole::Held, agent.did(), target);
+    let who = Introduce {
+        did: target.clone(),
+        peer_name: None,
+        own_name: None,
+        coordinates: Coordinates { url: Some(url.to_owned()), relay: None, enc_pub: None },
+        source: CoordinateSource::Owner,
+        allow_private: true,
+        now: now(),
+    };
+    agent.store().keep_held(&row, &who).await.unwrap();
+    row
+}
+
+/// An introduction that stands for a day, signed by `issuer`.
+pub(crate) fn introduction_row(issuer: &SigningKey, role: StoredRole, subject: &Did, target: &Did) -> IntroductionRow {
+    let (issued, valid_until) = (now(), UnixSeconds(now().0 + 86_400));
+    let spec = IntroductionSpec {
+        id: crate::agent::random(),
+        subject,
+        target,
+        expertise: &["rust".to_owned()],
+        trust_level_bp: 500,
+        issued,
+        valid_until,
+        request: None,
+        issuer_endpoint: None,
+    };
+    let vc = introduction::mint(issuer, &spec).unwrap();
+    IntroductionRow {
+        id: vc.member("id").unwrap().as_str().unwrap().to_owned(),
+        role,
+        issuer: issuer.did().clone(),
+        subject: subject.clone(),
+        target: target.clone(),
+        status: IntroductionStatus::Pending,
+        trust_level_bp: Some(500),
+        expertise: vec!["rust".to_owned()],
+        issued,
+        valid_until,
+        issuer_endpoint: None,
+        is_requested: false,
+        vc: vc.to_json(),
+        created: issued,
+        changed: issued,
+    }
 }

@@ -214,7 +214,7 @@ fn print(context: &Context, sent: &Sent) -> Result<(), Failure> {
             context.out.note(match sent.status {
                 SentStatus::Duplicate if sent.attempts > 1 => "delivered by an earlier attempt; its reply is not known",
                 SentStatus::Duplicate => "the peer says it had this message already; there is no reply",
-                SentStatus::Answered | SentStatus::Accepted => "delivered; there is no reply",
+                SentStatus::Answered | SentStatus::Accepted | SentStatus::Held => "delivered; there is no reply",
             });
             Ok(())
         }
@@ -256,6 +256,7 @@ fn json(sent: &Sent) -> SentJson<'_> {
         status: match sent.status {
             SentStatus::Answered => "answered",
             SentStatus::Accepted => "accepted",
+            SentStatus::Held => "held",
             SentStatus::Duplicate => "duplicate",
         },
         to: sent.to.as_ref().map(|did| did.as_str()),

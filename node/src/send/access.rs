@@ -69,8 +69,18 @@ impl Agent {
         if contact.source == CoordinateSource::Owner {
             return Policy::Owner;
         }
-        let is_near = network_of(url) == Network::Loopback && self.is_served_on(Network::Loopback);
-        self.policy_for_named(url, allow_private || contact.allow_private || is_near)
+        self.policy_for_named(url, allow_private || contact.allow_private || self.is_near(url))
+    }
+
+    /// The policy for the URL of somebody who asked for something, once the owner has decided about it: dialled as a
+    /// contact's.
+    pub(crate) fn policy_for_asker(&self, url: &str) -> Policy {
+        self.policy_for_named(url, self.is_near(url))
+    }
+
+    /// Whether another port of loopback is close: while an agent of this home publishes a loopback address.
+    fn is_near(&self, url: &str) -> bool {
+        network_of(url) == Network::Loopback && self.is_served_on(Network::Loopback)
     }
 
     /// Whether an agent of this home is served close to such a URL right now.

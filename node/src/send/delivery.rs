@@ -23,8 +23,10 @@ use crate::{
     send::{
         SendError, SendRequest, Sent, SentReply, SentStatus,
         answer::{self, PeerRefusal, Response},
-        outbox::{VERSION_HEADER, extra_for, refused},
+        commands,
+        outbox::{VERSION_HEADER, refused},
         peer::{CardFetchError, FetchedCard},
+        presented::{self, Presented},
         resolve::ResolvedPeer,
     },
 };
@@ -41,6 +43,8 @@ pub(super) struct Delivery<'a> {
     request: &'a SendRequest,
     /// Unsigned metadata of every attempt.
     extra: Object,
+    /// The introduction among it.
+    presented: Option<Presented>,
     peer: ResolvedPeer,
     deadline: Instant,
     message_id: MessageId,
@@ -75,8 +79,11 @@ impl<'a> Delivery<'a> {
         extra: Object,
         peer: ResolvedPeer,
         deadline: Instant,
+        message_id: MessageId,
     ) -> Result<Delivery<'a>, SendError> {
-        let mut delivery = Delivery::new(agent, request, extra, peer, deadline, MessageId::from_random(random()));
+        let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
+        let mut delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
+        delivery.presented = presented;
         let outgoing = Outgoing {
             peer: delivery.peer.did.to_string(),
             message_id: delivery.id(),
@@ -95,15 +102,18 @@ impl<'a> Delivery<'a> {
     pub(super) async fn resume(
         agent: &'a Agent,
         request: &'a SendRequest,
+        extra: Object,
         peer: ResolvedPeer,
         deadline: Instant,
         stored: &MessageRow,
     ) -> Result<Option<Delivery<'a>>, SendError> {
         let Some(message_id) = MessageId::new(&stored.message_id) else { return Err(StoreError::Damaged.into()) };
-        let delivery = Delivery::new(agent, request, extra_for(request), peer, deadline, message_id);
+        let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
+        let delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
         let is_queued = agent.store().requeue_outgoing(stored.seq, delivery.signed_at, delivery.sig()).await?;
         Ok(is_queued.then(|| Delivery {
             seq: stored.seq,
+            presented,
             is_again: true,
             // What was queued may have arrived earlier, whatever becomes of it now.
             cannot_have_arrived: stored.status == Some(OutStatus::Failed),
@@ -131,6 +141,7 @@ impl<'a> Delivery<'a> {
             seq: 0,
             signed,
             signed_at,
+            presented: None,
             version: Version::V0_3,
             attempts: 0,
             is_again: false,
@@ -249,8 +260,14 @@ impl<'a> Delivery<'a> {
             Setback::GiveUp(SendError::ReplyNotVerified { url, message_id, source: source.into() })
         })?;
         let reply = sent_reply(&verified);
-        let is_answer = reply.status.is_none() && !(reply.is_auto && reply.text.is_empty());
-        let status = if is_answer { SentStatus::Answered } else { SentStatus::Accepted };
+        let status = match reply.status.as_deref() {
+            Some("held") => SentStatus::Held,
+            None if !(reply.is_auto && reply.text.is_empty()) => SentStatus::Answered,
+            _ => SentStatus::Accepted,
+        };
+        if let (Some(presented), true) = (&self.presented, status != SentStatus::Held) {
+            presented.worked(self.agent).await;
+        }
         self.conclude(status, Some((verified, reply))).await
     }
 
@@ -313,6 +330,9 @@ impl<'a> Delivery<'a> {
     }
 
     async fn record_failure(&self, error: &SendError) -> Result<(), SendError> {
+        if let (Some(presented), SendError::Refused { code, .. }) = (&self.presented, error) {
+            presented.refused(self.agent, *code).await;
+        }
         let status = match error {
             SendError::Refused { code, .. } if is_passing(*code) => return Ok(()),
             SendError::Refused { .. } => OutStatus::Refused,
@@ -382,6 +402,7 @@ fn sent_reply(verified: &Verified) -> SentReply {
         is_auto: message.meta("auto").and_then(Value::as_bool) == Some(true),
         status: message.meta("status").and_then(Value::as_str).map(str::to_owned),
         context_id: message.context_id.clone(),
+        commands: message.meta("commands").map(commands::read).unwrap_or_default(),
     }
 }
 

@@ -172,6 +172,7 @@ impl Call<'_> {
             is_auto: false,
             status: None,
             context_id: member("contextId"),
+            commands: Vec::new(),
         };
         Sent {
             message_id: self.message_id.clone(),

@@ -5,19 +5,21 @@
 //! `Queued` until somebody said something about it, `Failed` only when it cannot have arrived.
 use std::{sync::OnceLock, time::Duration};
 
-use muretai_protocol::{Did, UnixSeconds, json::Object, limits::MAX_TEXT_BYTES};
+use muretai_protocol::{Did, MessageId, UnixSeconds, json::Object, limits::MAX_TEXT_BYTES};
+use muretai_store::messages::OutStatus;
 use muretai_transports::TransportError;
 use tokio::time::Instant;
 
 use crate::{
     Agent,
+    agent::random,
     send::{
         SendError,
         answer::PeerRefusal,
         delivery::Delivery,
         foreign,
         peer::CardFetchError,
-        resolve::Recipient,
+        resolve::{Recipient, ResolvedPeer},
         target::{self, Target},
     },
 };
@@ -78,6 +80,8 @@ pub enum SentStatus {
     Answered,
     /// The peer has it and will answer later, or not (`auto`, `status`).
     Accepted,
+    /// The peer has it and shows it to nobody before its owner has decided about this agent (`status:"held"`).
+    Held,
     /// The peer said that it had it already (`duplicate:true`): delivered by an earlier attempt when there was one,
     /// and otherwise as it says.
     Duplicate,
@@ -102,6 +106,30 @@ pub struct SentReply {
     pub status: Option<String>,
     /// The conversation.
     pub context_id: Option<String>,
+    /// What the peer offers to choose from, safe to show on one line each.
+    pub commands: Vec<ReplyCommand>,
+}
+
+/// Something that the peer offers to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyCommand {
+    /// What is sent: the first word of a message.
+    pub keyword: String,
+    /// What it does, in the peer's words.
+    pub label: String,
+    /// What follows the keyword, in the peer's words.
+    pub params: Option<String>,
+}
+
+/// A machine's notice that is owed to a peer: it may have been sent before.
+#[derive(Debug)]
+pub(crate) struct OwedNotice {
+    /// Its id in every attempt.
+    pub(crate) message_id: MessageId,
+    /// The word that says what it is about.
+    pub(crate) status: &'static str,
+    /// Further unsigned metadata.
+    pub(crate) extra: Object,
 }
 
 impl Agent {
@@ -122,10 +150,30 @@ impl Agent {
     /// Sends a machine's notice: `auto`, with a word that says what it is about. Its receiver stores it and does not
     /// take it for conversation.
     pub(crate) async fn send_notice(&self, request: &SendRequest, status: &str) -> Result<Sent, SendError> {
-        let mut extra = extra_for(request);
-        extra.insert("auto".to_owned(), true.into());
-        extra.insert("status".to_owned(), status.into());
+        let extra = notice(extra_for(request), status);
         self.send_with(request, extra, &OnceLock::new()).await
+    }
+
+    /// Sends a notice that an errand stands for, under the id that it has: what an earlier attempt delivered is not
+    /// sent again, and what an earlier attempt wrote is not written again.
+    pub(crate) async fn send_owed(
+        &self,
+        peer: ResolvedPeer,
+        request: &SendRequest,
+        owed: OwedNotice,
+    ) -> Result<(), SendError> {
+        check(request)?;
+        let deadline = Instant::now() + request.timeout;
+        let extra = notice(owed.extra, owed.status);
+        let delivery = match self.store().outgoing(owed.message_id.as_str()).await? {
+            Some(stored) if stored.status == Some(OutStatus::Delivered) => return Ok(()),
+            Some(stored) => Delivery::resume(self, request, extra, peer, deadline, &stored).await?,
+            None => Some(Delivery::queue(self, request, extra, peer, deadline, owed.message_id).await?),
+        };
+        match delivery {
+            Some(delivery) => delivery.run().await.map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     async fn send_with(
@@ -140,7 +188,8 @@ impl Agent {
         match self.resolve_in_time(request, deadline).await? {
             Recipient::Peer(peer) if peer.did == *self.did() => Err(SendError::Yourself),
             Recipient::Peer(peer) => {
-                let delivery = Delivery::queue(self, request, extra, peer, deadline).await?;
+                let message_id = MessageId::from_random(random());
+                let delivery = Delivery::queue(self, request, extra, peer, deadline, message_id).await?;
                 stored.set(delivery.id()).ok();
                 delivery.run().await
             }
@@ -166,7 +215,7 @@ impl Agent {
     }
 
     /// Finds out without a request that the owner means this agent.
-    async fn refuse_self(&self, target: &str) -> Result<(), SendError> {
+    pub(crate) async fn refuse_self(&self, target: &str) -> Result<(), SendError> {
         let is_self = match target::parse(target) {
             Ok(Target::Did(did)) => did == *self.did(),
             Ok(Target::Name(name)) => name == self.name() && self.store().contact_named(&name).await?.is_none(),
@@ -182,6 +231,13 @@ pub(super) fn extra_for(request: &SendRequest) -> Object {
     if let Some(reply_to) = &request.reply_to {
         extra.insert("replyTo".to_owned(), reply_to.as_str().into());
     }
+    extra
+}
+
+/// Metadata that keeps a message out of the conversation.
+fn notice(mut extra: Object, status: &str) -> Object {
+    extra.insert("auto".to_owned(), true.into());
+    extra.insert("status".to_owned(), status.into());
     extra
 }
 

@@ -12,6 +12,7 @@ use crate::{
         SendError, SendRequest, Sent,
         delivery::Delivery,
         foreign,
+        outbox::extra_for,
         peer::{CardFetchError, FetchedCard},
         resolve::Recipient,
     },
@@ -80,7 +81,7 @@ impl Agent {
             Recipient::Peer(peer) => return Err(other_did(again.target, peer.did.to_string(), did)),
             Recipient::Foreign { url, .. } => return Err(other_did(url, "an agent without a DID".to_owned(), did)),
         };
-        match Delivery::resume(self, &again, peer, deadline, stored).await? {
+        match Delivery::resume(self, &again, extra_for(&again), peer, deadline, stored).await? {
             Some(delivery) => delivery.run().await,
             None => Err(settled(stored, "it was delivered")),
         }

@@ -82,12 +82,24 @@ impl Agent {
     }
 
     async fn resolve_contact(&self, contact: Contact, allow_private: bool) -> Result<Recipient, SendError> {
-        let Some(url) = contact.coordinates.url.clone().filter(|url| !url.is_empty()) else {
-            return Err(SendError::NoAddress { who: contact.name, is_contact: true });
-        };
-        let policy = self.policy_for_contact(&contact, &url, allow_private);
-        let Contact { did, name, is_blocked, .. } = contact;
-        Ok(Recipient::Peer(ResolvedPeer { did, name: Some(name), is_blocked, url, policy, is_stored: true }))
+        match self.contact_at(&contact, allow_private) {
+            Some(peer) => Ok(Recipient::Peer(peer)),
+            None => Err(SendError::NoAddress { who: contact.name, is_contact: true }),
+        }
+    }
+
+    /// A contact at the address that it is known to have.
+    pub(crate) fn contact_at(&self, contact: &Contact, allow_private: bool) -> Option<ResolvedPeer> {
+        let url = contact.coordinates.url.clone().filter(|url| !url.is_empty())?;
+        let policy = self.policy_for_contact(contact, &url, allow_private);
+        Some(ResolvedPeer {
+            did: contact.did.clone(),
+            name: Some(contact.name.clone()),
+            is_blocked: contact.is_blocked,
+            url,
+            policy,
+            is_stored: true,
+        })
     }
 
     /// A peer whose card was just fetched. What a proven card says about a contact is remembered.
@@ -103,7 +115,8 @@ impl Agent {
     }
 }
 
-fn coordinates(peer: &PeerCard) -> Coordinates {
+/// Where a card says that its agent is.
+pub(crate) fn coordinates(peer: &PeerCard) -> Coordinates {
     Coordinates {
         url: Some(peer.base.clone()),
         relay: peer.card.relay.clone().filter(|relay| urls::is_plain_url(relay)),

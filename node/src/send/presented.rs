@@ -1,0 +1,167 @@
+//! The introduction that a message carries when its recipient is no direct contact (4.3, `metadata.vc`).
+//!
+//! What becomes of it is recorded beside the message: one that opened the gate is known to work, and one that the peer
+//! calls invalid or revoked is not shown again. A store that fails here is no reason to call a delivery failed.
+use muretai_protocol::{
+    Did,
+    json::{self, Object},
+    rpc::Code,
+};
+use muretai_store::{StoreError, contacts::Relation, introductions::IntroductionStatus};
+
+use crate::{Agent, agent::now};
+
+/// The introduction of a message.
+#[derive(Debug, Clone)]
+pub(super) struct Presented {
+    issuer: Did,
+    id: String,
+}
+
+/// Adds the best introduction to a peer, when there is one and it is needed.
+pub(super) async fn attach(
+    agent: &Agent,
+    peer: &Did,
+    mut extra: Object,
+) -> Result<(Object, Option<Presented>), StoreError> {
+    let contact = agent.store().contact(peer).await?;
+    if contact.is_some_and(|contact| contact.relation == Relation::Direct) {
+        return Ok((extra, None));
+    }
+    let Some(held) = agent.store().held_for(peer, now()).await? else { return Ok((extra, None)) };
+    let Ok(vc) = json::parse(held.vc.as_bytes()) else { return Err(StoreError::Damaged) };
+    extra.insert("vc".to_owned(), vc);
+    Ok((extra, Some(Presented { issuer: held.issuer, id: held.id })))
+}
+
+impl Presented {
+    /// The peer took the message.
+    pub(super) async fn worked(&self, agent: &Agent) {
+        self.record(agent, IntroductionStatus::Accepted).await;
+    }
+
+    /// The peer refused the message. Of all its reasons only one is about the introduction itself: an issuer whom the
+    /// peer does not trust, or an owner who has not decided, may change.
+    pub(super) async fn refused(&self, agent: &Agent, code: i64) {
+        if code == Code::IntroductionInvalid.number() {
+            self.record(agent, IntroductionStatus::Revoked).await;
+        }
+    }
+
+    async fn record(&self, agent: &Agent, status: IntroductionStatus) {
+        if let Err(error) = agent.store().record_presented(&self.issuer, &self.id, status, now()).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "what became of an introduction is not recorded");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use muretai_protocol::json::Value;
+    use muretai_store::introductions::{IntroductionRow, Role};
+
+    use super::*;
+    use crate::{
+        send::{SendError, SendRequest, SentStatus},
+        testing::{Act, Fake, Owned, Seen, agent, befriend, key, offer, refusal, reply_to, result},
+    };
+
+    fn to(target: &str) -> SendRequest {
+        SendRequest {
+            target: target.to_owned(),
+            text: "hello".to_owned(),
+            context_id: None,
+            reply_to: None,
+            timeout: Duration::from_secs(10),
+            retries: 0,
+            unverified: false,
+            allow_private: false,
+        }
+    }
+
+    /// North with an introduction to south, who answers with `act`.
+    async fn introduced(act: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> (Owned, Fake, IntroductionRow) {
+        let north = agent("north").await;
+        let south = Fake::start(move |_, seen, _| act(seen)).await;
+        let row = offer(&north.agent, &key(3), key(2).did(), &south.url).await;
+        (north, south, row)
+    }
+
+    fn vc_of(seen: &Seen) -> Option<Value> {
+        seen.message().member("metadata").unwrap().member("vc").cloned()
+    }
+
+    async fn kept(north: &Owned, row: &IntroductionRow) -> (IntroductionStatus, Relation) {
+        let store = north.agent.store();
+        let status = store.introduction(Role::Held, &row.issuer, &row.id).await.unwrap().unwrap().status;
+        (status, store.contact(key(2).did()).await.unwrap().unwrap().relation)
+    }
+
+    #[tokio::test]
+    async fn an_introduction_travels_with_a_message_until_there_is_trust() {
+        let (north, south, row) = introduced(|seen| result(&reply_to(seen, "welcome").sign(&key(2)))).await;
+        north.agent.send(&to(key(2).did().as_str())).await.unwrap();
+        assert_eq!(vc_of(&south.posts()[0]).unwrap().to_json(), row.vc);
+        assert_eq!(kept(&north, &row).await, (IntroductionStatus::Accepted, Relation::Introduced));
+        north.agent.send(&to(key(2).did().as_str())).await.unwrap();
+        assert!(vc_of(&south.posts()[1]).is_some(), "the peer may have forgotten it");
+        befriend(&north.agent, key(2).did(), Some(&south.url)).await;
+        north.agent.send(&to(key(2).did().as_str())).await.unwrap();
+        assert!(vc_of(&south.posts()[2]).is_none(), "a direct contact needs none");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_held_says_so_and_proves_nothing_yet() {
+        let (north, _south, row) = introduced(|seen| {
+            let mut draft = reply_to(seen, "");
+            draft.extra.insert("auto".to_owned(), true.into());
+            draft.extra.insert("status".to_owned(), "held".into());
+            result(&draft.sign(&key(2)))
+        })
+        .await;
+        let sent = north.agent.send(&to(key(2).did().as_str())).await.unwrap();
+        assert_eq!(sent.status, SentStatus::Held);
+        assert_eq!(kept(&north, &row).await, (IntroductionStatus::Pending, Relation::Offered));
+    }
+
+    #[tokio::test]
+    async fn only_an_invalid_introduction_is_put_away() {
+        for (code, left) in [
+            (-32011, IntroductionStatus::Revoked),
+            (-32010, IntroductionStatus::Pending),
+            (-32013, IntroductionStatus::Pending),
+            (-32014, IntroductionStatus::Pending),
+            (-32015, IntroductionStatus::Pending),
+        ] {
+            let (north, south, row) = introduced(move |_| refusal(code, "no", "null")).await;
+            let error = north.agent.send(&to(key(2).did().as_str())).await.unwrap_err();
+            assert!(matches!(&error, SendError::Refused { code: found, .. } if *found == code), "{error:?}");
+            assert!(error.hint().is_some(), "{code}");
+            let status =
+                north.agent.store().introduction(Role::Held, &row.issuer, &row.id).await.unwrap().unwrap().status;
+            assert_eq!(status, left, "{code}");
+            if code == -32011 {
+                north.agent.send(&to(key(2).did().as_str())).await.unwrap_err();
+                assert_eq!(south.posts().len(), 1, "it leads nowhere any more");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_resent_message_carries_it_too() {
+        use crate::send::ResendRequest;
+        let (north, south, _row) = introduced(|seen| match seen.message().member("metadata").unwrap().member("sig") {
+            Some(_) => refusal(-32004, "Rate limited", "null"),
+            None => Act::Drop,
+        })
+        .await;
+        let error = north.agent.send(&to(key(2).did().as_str())).await.unwrap_err();
+        let message_id = error.message_id().unwrap().to_owned();
+        let again = ResendRequest { message_id, timeout: Duration::from_secs(10), retries: 0, allow_private: false };
+        north.agent.resend(&again).await.unwrap_err();
+        assert!(south.posts().iter().all(|seen| vc_of(seen).is_some()));
+        assert_eq!(south.posts().len(), 2);
+    }
+}
