@@ -13,6 +13,8 @@ pub mod policies;
 pub mod referral;
 pub mod requests;
 pub mod status;
+mod tags;
+mod whom;
 
 pub use error::TrustError;
 pub use policies::{Policies, Policy};

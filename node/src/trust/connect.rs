@@ -1,11 +1,42 @@
-//! Asking to connect without an invite (5.2).
+//! Asking to connect without an invite (5.2), of the peer itself or of somebody who can introduce us.
+//!
+//! The request is in the store before it leaves, because an acceptance counts only when it answers one. Results of these
+//! methods are not signed, so a peer that is named by its address has to prove its DID with a signed card first.
 use std::time::Duration;
 
-use muretai_protocol::Did;
-use muretai_store::contacts::Contact;
+use muretai_protocol::{
+    Did, UnixSeconds,
+    introduction::INTRODUCE_ME_TO,
+    json::{self, Object, Value},
+    rpc::Code,
+    text,
+};
+use muretai_store::{
+    StoreError,
+    contacts::{Contact, Introduce, Relation},
+    requests::{NewRequest, RequestKind, RequestRow, RequestStatus},
+};
+use tokio::time::Instant;
 
-use super::TrustError;
-use crate::Agent;
+use super::{
+    TrustError,
+    call::Call,
+    whom::{Until, Whom},
+};
+use crate::{
+    Agent,
+    agent::now,
+    send::{SendError, target, target::Target},
+};
+
+mod wait;
+
+/// The method.
+const METHOD: &str = "connect/request";
+/// Seconds that a request of ours stands; the peer keeps it as long.
+const LIFE_SECS: i64 = 30 * 86_400;
+/// Bytes of a note; a person reads it.
+pub(super) const MAX_NOTE_BYTES: usize = 1_000;
 
 /// What `connect` is told.
 #[derive(Debug, Clone)]
@@ -61,10 +92,230 @@ pub enum Connected {
     },
 }
 
+/// What the peer says to a connect request.
+#[derive(Debug)]
+enum Said {
+    /// There is trust now.
+    Connected(Contact),
+    /// Its owner decides.
+    Pending,
+}
+
 impl Agent {
-    /// Asks, and waits when told to. Asking again while a request is pending repeats it.
+    /// Asks, and waits when told to. Asking again while a request is pending repeats it. Cancelling leaves the request
+    /// pending, as it would be without waiting.
+    ///
+    /// # Errors
+    /// A refusal closes our request, unless it is one that passes (too many, a fault of the peer).
     pub async fn ask_to_connect(&self, request: &ConnectRequest) -> Result<Connected, TrustError> {
-        let _ = request;
-        todo!()
+        check_note(request.note.as_deref())?;
+        if let Some(introducer) = &request.ask {
+            return self.ask_for_introduction(request, introducer).await;
+        }
+        let until = Until::after(request.timeout);
+        let known = self.known(&request.target).await?;
+        if let Some(contact) = known.as_ref().and_then(is_direct) {
+            return Ok(Connected::Connected { contact: contact.clone(), was_known: true });
+        }
+        let whom = self.whom(&request.target, request.allow_private, until).await?;
+        if let Some(contact) = self.refuse_blocked(&whom.peer.did).await?.as_ref().and_then(is_direct) {
+            return Ok(Connected::Connected { contact: contact.clone(), was_known: true });
+        }
+        let (row, is_new) = self.open_connect(&whom, request.note.as_deref()).await?;
+        match self.request_connection(&row, &whom, request).await {
+            Ok(Said::Connected(contact)) => Ok(Connected::Connected { contact, was_known: false }),
+            Ok(Said::Pending) => match request.wait {
+                Some(time) => self.wait_for_owner(&row, &whom, request, Instant::now() + time).await,
+                None => Ok(self.pending(&row)),
+            },
+            Err(error) => {
+                self.after_failure(&row, &error, is_new).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// One `connect/request`, and what its answer means here.
+    async fn request_connection(
+        &self,
+        row: &RequestRow,
+        whom: &Whom,
+        request: &ConnectRequest,
+    ) -> Result<Said, TrustError> {
+        let text = match &request.note {
+            Some(note) => format!("{METHOD}\n{note}"),
+            None => METHOD.to_owned(),
+        };
+        let mut params = self.about_us();
+        if let Some(note) = &request.note {
+            params.insert("note".to_owned(), note.into());
+        }
+        // A good introduction keeps the request out of the room that strangers share.
+        if let Some(held) = self.store().held_for(&whom.peer.did, now()).await? {
+            let vc = json::parse(held.vc.as_bytes()).map_err(|_| StoreError::Damaged)?;
+            params.insert("vc".to_owned(), vc);
+        }
+        let call = Call { method: METHOD, text: &text, params, timeout: request.timeout, message_id: None };
+        match self.call(&whom.peer, call).await {
+            Ok(result) => match result.member("status").and_then(Value::as_str) {
+                Some("pending") => Ok(Said::Pending),
+                Some("accepted" | "connected") => self.connected(row, whom).await,
+                _ => Err(TrustError::BadAnswer { method: METHOD, what: "neither pending nor accepted" }),
+            },
+            Err(error) if error.is_refusal(Code::AlreadyConnected) => self.connected(row, whom).await,
+            // It is filed there, with whatever answer; asking again would tell which.
+            Err(error) if error.is_answer_lost() => Ok(Said::Pending),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The peer trusts this agent, and this agent's owner asked for it.
+    async fn connected(&self, row: &RequestRow, whom: &Whom) -> Result<Said, TrustError> {
+        let who = Introduce {
+            did: whom.peer.did.clone(),
+            peer_name: whom.peer_name.clone(),
+            own_name: Some(self.name().to_owned()),
+            coordinates: whom.coordinates.clone(),
+            source: whom.source,
+            allow_private: whom.allow_private,
+            now: now(),
+        };
+        if let Some(contact) = self.store().connected_by_answer(row.id, &who).await? {
+            return Ok(Said::Connected(contact));
+        }
+        // It is no longer pending: decided by another way, or withdrawn meanwhile.
+        match self.store().contact(&whom.peer.did).await?.as_ref().and_then(is_direct) {
+            Some(contact) => Ok(Said::Connected(contact.clone())),
+            None => Err(TrustError::NotOpen { id: row.id, status: RequestStatus::Withdrawn }),
+        }
+    }
+
+    async fn open_connect(&self, whom: &Whom, note: Option<&str>) -> Result<(RequestRow, bool), TrustError> {
+        let (now, peer) = (now(), whom.peer.did.clone());
+        let newest = self.store().requests(true, now).await?.last().map_or(0, |row| row.id);
+        let request = NewRequest {
+            peer_name: whom.peer_name.clone(),
+            note: note.map(str::to_owned),
+            coordinates: whom.coordinates.clone(),
+            ..own_request(RequestKind::Connect, peer, now)
+        };
+        let row = self.store().open_request(&request).await?;
+        let is_new = row.id > newest;
+        Ok((row, is_new))
+    }
+
+    /// Whether our row stands although the request failed: what was refused for good is closed, and so is a new one
+    /// that never left.
+    async fn after_failure(&self, row: &RequestRow, error: &TrustError, is_new: bool) -> Result<(), TrustError> {
+        let status = match error {
+            TrustError::NotOpen { .. } => return Ok(()),
+            TrustError::Send(SendError::Transport { source, .. }) if is_new && source.is_unreachable() => {
+                RequestStatus::Withdrawn
+            }
+            error if error.is_passing() => return Ok(()),
+            _ => RequestStatus::Rejected,
+        };
+        self.store().close_request(row.id, status, now()).await?;
+        Ok(())
+    }
+
+    fn pending(&self, row: &RequestRow) -> Connected {
+        Connected::Pending { request: row.id, did: row.peer.clone(), is_offline: self.served_by().is_none() }
+    }
+
+    /// `introduction/request`: the text alone says to whom, because the introducer embeds it as our signed question.
+    async fn ask_for_introduction(&self, request: &ConnectRequest, ask: &str) -> Result<Connected, TrustError> {
+        let until = Until::after(request.timeout);
+        let introducer = self.direct_contact(ask).await?;
+        let target = self.did_of(&request.target, request.allow_private, until).await?;
+        if target == introducer.did {
+            return Err(TrustError::NotThree("the introducer and the target are the same"));
+        }
+        if let Some(contact) = self.refuse_blocked(&target).await?.as_ref().and_then(is_direct) {
+            return Ok(Connected::Connected { contact: contact.clone(), was_known: true });
+        }
+        let Some(peer) = self.contact_at(&introducer, request.allow_private) else {
+            return Err(SendError::NoAddress { who: introducer.name, is_contact: true }.into());
+        };
+        let new = NewRequest {
+            about: Some(target.clone()),
+            note: request.note.clone(),
+            ..own_request(RequestKind::IntroduceMe, introducer.did.clone(), now())
+        };
+        let row = self.store().open_request(&new).await?;
+        let text = format!("{INTRODUCE_ME_TO}{target}");
+        let mut params = Object::new();
+        if let Some(note) = &request.note {
+            params.insert("note".to_owned(), note.into());
+        }
+        let method = "introduction/request";
+        let call = Call { method, text: &text, params, timeout: request.timeout, message_id: None };
+        let status = match self.call(&peer, call).await {
+            Ok(result) => match result.member("status").and_then(Value::as_str) {
+                Some(status @ ("queued" | "proposed" | "declined")) => status.to_owned(),
+                _ => return Err(TrustError::BadAnswer { method, what: "neither queued nor proposed nor declined" }),
+            },
+            Err(error) if error.is_answer_lost() => "queued".to_owned(),
+            Err(error) => {
+                self.after_failure(&row, &error, false).await?;
+                return Err(error);
+            }
+        };
+        if status == "declined" {
+            self.store().close_request(row.id, RequestStatus::Rejected, now()).await?;
+        }
+        Ok(Connected::Asked { request: row.id, introducer: introducer.did, target, status })
+    }
+
+    /// The contact that the owner's words name, when they name one without a request.
+    async fn known(&self, text: &str) -> Result<Option<Contact>, TrustError> {
+        self.refuse_self(text).await?;
+        let contact = match target::parse(text).map_err(SendError::from)? {
+            Target::Name(name) => self.store().contact_named(&name).await?,
+            Target::Did(did) => self.store().contact(&did).await?,
+            _ => None,
+        };
+        match contact {
+            Some(contact) if contact.is_blocked => Err(TrustError::Blocked { who: contact.name }),
+            contact => Ok(contact),
+        }
     }
 }
+
+/// A request of ours with nothing but its kind and its addressee.
+pub(super) fn own_request(kind: RequestKind, peer: Did, now: UnixSeconds) -> NewRequest {
+    NewRequest {
+        kind,
+        peer,
+        via: None,
+        about: None,
+        wire_id: None,
+        peer_name: None,
+        note: None,
+        coordinates: Default::default(),
+        record: None,
+        is_vouched: false,
+        created: now,
+        expires: UnixSeconds(now.0 + LIFE_SECS),
+    }
+}
+
+/// The contact, when there is trust both ways.
+fn is_direct(contact: &Contact) -> Option<&Contact> {
+    (contact.relation == Relation::Direct).then_some(contact)
+}
+
+/// A note is for a person: bounded, and text.
+pub(super) fn check_note(note: Option<&str>) -> Result<(), TrustError> {
+    let found = match note {
+        Some(note) if note.trim().is_empty() => "empty".to_owned(),
+        Some(note) if note.contains('\0') => "text with a NUL".to_owned(),
+        Some(note) if note.len() > MAX_NOTE_BYTES => format!("{} bytes", note.len()),
+        _ => return Ok(()),
+    };
+    let found = text::one_line(&found, 100);
+    Err(TrustError::OutOfRange { what: "note", found, limits: "1 to 1000 bytes of text" })
+}
+
+#[cfg(test)]
+mod tests;

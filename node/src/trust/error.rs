@@ -220,7 +220,10 @@ impl TrustError {
             TrustError::NoSuchMethod { .. } => "its owner has to update it, or to run it with its trust layer",
             TrustError::AnswerLost { .. } => "run the command again",
             TrustError::BadAnswer { .. } => "nothing of the answer was kept; ask the peer's owner",
-            TrustError::Mint(_) => "the question that it leans on is damaged or of another peer; introduce without it",
+            TrustError::Mint(MintError::Record(_)) => {
+                "the question that it leans on is damaged or of another peer; introduce without it"
+            }
+            TrustError::Mint(_) => return None,
             TrustError::NoSuchIntroduction { .. } => "`muretai introduce list` shows them",
             TrustError::Ambiguous { .. } => "give more of the id; `muretai introduce list` shows them",
             TrustError::NoSuchRequest { .. } => "`muretai requests list --all` shows them",

@@ -1,10 +1,29 @@
 //! Asking a contact who knows something (5.2, `referral/request`).
+//!
+//! What comes back is not signed as a whole, and need not be: each introduction is, by whom we asked, and of us. What
+//! does not verify so is counted and forgotten.
 use std::time::Duration;
 
-use muretai_protocol::{Did, UnixSeconds};
+use muretai_protocol::{
+    Did, UnixSeconds,
+    introduction::{self, INTRODUCE_ME_TO, Introduction, Parties, Provenance},
+    json::{Object, Value},
+    text::one_line,
+};
+use muretai_store::{
+    contacts::{Contact, CoordinateSource, Introduce},
+    introductions::{IntroductionRow, IntroductionStatus, Kept, Role},
+    requests::{NewRequest, RequestKind},
+};
 
-use super::TrustError;
-use crate::Agent;
+use super::{TrustError, call::Call, connect::own_request};
+use crate::{Agent, agent::now, send::SendError};
+
+const METHOD: &str = "referral/request";
+/// Bytes of a topic; a person reads it.
+const MAX_TOPIC_BYTES: usize = 1_000;
+/// Referrals that one question may bring.
+const LIMITS: std::ops::RangeInclusive<u32> = 1..=20;
 
 /// What `referral` is told.
 #[derive(Debug, Clone)]
@@ -46,9 +65,132 @@ pub struct Referred {
 }
 
 impl Agent {
-    /// Asks.
+    /// Asks. Only a direct contact is asked: nobody else's introductions are kept.
     pub async fn referral(&self, request: &ReferralRequest) -> Result<Referred, TrustError> {
-        let _ = request;
-        todo!()
+        let topic = request.topic.trim();
+        check(topic, request.limit)?;
+        let introducer = self.direct_contact(&request.ask).await?;
+        let Some(peer) = self.contact_at(&introducer, false) else {
+            return Err(SendError::NoAddress { who: introducer.name, is_contact: true }.into());
+        };
+        let params = Object::from([("limit".to_owned(), i64::from(request.limit).into())]);
+        let call = Call { method: METHOD, text: topic, params, timeout: request.timeout, message_id: None };
+        let result = match self.call(&peer, call).await {
+            Ok(result) => result,
+            // It has the question; what it names arrives as messages, or the owner asks again.
+            Err(error) if error.is_answer_lost() => Object::from([("status".to_owned(), "queued".into())]).into(),
+            Err(error) => return Err(error),
+        };
+        let is_queued = match result.member("status").and_then(Value::as_str) {
+            Some("ok") => false,
+            Some("queued") => true,
+            _ => return Err(TrustError::BadAnswer { method: METHOD, what: "neither names nor queued" }),
+        };
+        if is_queued {
+            let new = NewRequest {
+                note: Some(topic.to_owned()),
+                ..own_request(RequestKind::Referral, introducer.did.clone(), now())
+            };
+            self.store().open_request(&new).await?;
+        }
+        let named = result.member("referrals").and_then(Value::as_array).unwrap_or_default();
+        let (mut referrals, mut dropped) = (Vec::new(), 0_u32);
+        for (number, value) in named.iter().enumerate() {
+            let kept = match number < request.limit as usize {
+                true => self.keep(&introducer.did, value).await?,
+                false => None,
+            };
+            match kept {
+                Some(referral) => referrals.push(referral),
+                None => dropped = dropped.saturating_add(1),
+            }
+        }
+        Ok(Referred { referrals, is_queued, dropped })
+    }
+
+    /// Keeps one that verifies: by whom we asked, of us, to whom the answer says.
+    async fn keep(&self, introducer: &Did, value: &Value) -> Result<Option<Referral>, TrustError> {
+        let Some(vc) = value.member("vc") else { return Ok(None) };
+        let Ok(introduction) = introduction::verify(vc, &Parties { subject: self.did(), target: None }, now()) else {
+            return Ok(None);
+        };
+        let named = value.member("did").and_then(Value::as_str);
+        let is_meant = introduction.issuer == *introducer
+            && introduction.target != *self.did()
+            && named.is_none_or(|did| did == introduction.target.as_str());
+        if !is_meant {
+            return Ok(None);
+        }
+        // Coordinates of a bad shape are no reason to forget whom they are of.
+        let facts = PeerFacts::default();
+        let target = Introduce {
+            did: introduction.target.clone(),
+            peer_name: facts.name,
+            own_name: Some(self.name().to_owned()),
+            coordinates: facts.coordinates,
+            source: CoordinateSource::Peer,
+            allow_private: false,
+            now: now(),
+        };
+        match self.store().keep_held(&held_row(&introduction), &target).await? {
+            Kept::Stored(contact) | Kept::NotNeeded(contact) => Ok(Some(referral(introduction, contact))),
+            Kept::Refused => Ok(None),
+        }
     }
 }
+
+fn referral(introduction: Introduction, contact: Contact) -> Referral {
+    Referral {
+        did: introduction.target,
+        name: contact.name,
+        expertise: introduction.expertise,
+        trust_level_bp: introduction.trust_level_bp,
+        valid_until: introduction.valid_until,
+    }
+}
+
+/// An introduction that was given to this agent, as it is kept.
+fn held_row(introduction: &Introduction) -> IntroductionRow {
+    let now = now();
+    IntroductionRow {
+        id: introduction.id.clone(),
+        role: Role::Held,
+        issuer: introduction.issuer.clone(),
+        subject: introduction.subject.clone(),
+        target: introduction.target.clone(),
+        status: IntroductionStatus::Pending,
+        trust_level_bp: introduction.trust_level_bp,
+        expertise: introduction.expertise.clone(),
+        issued: introduction.issued,
+        valid_until: introduction.valid_until,
+        issuer_endpoint: introduction.issuer_endpoint.clone(),
+        is_requested: matches!(introduction.provenance, Provenance::Requested(_)),
+        vc: introduction.raw.to_json(),
+        created: now,
+        changed: now,
+    }
+}
+
+#[derive(Default)]
+struct PeerFacts {
+    name: Option<String>,
+    coordinates: muretai_store::contacts::Coordinates,
+}
+
+/// Everything about a question that can be wrong by itself.
+fn check(topic: &str, limit: u32) -> Result<(), TrustError> {
+    let out = |what, found: String, limits| Err(TrustError::OutOfRange { what, found, limits });
+    if !LIMITS.contains(&limit) {
+        return out("limit", limit.to_string(), "1 to 20");
+    }
+    if topic.is_empty() || topic.len() > MAX_TOPIC_BYTES || topic.contains('\0') {
+        return out("topic", format!("{} bytes", topic.len()), "1 to 1000 bytes of text");
+    }
+    if topic.starts_with(INTRODUCE_ME_TO) {
+        return out("topic", format!("{:?}", one_line(topic, 60)), "a need in words");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 //! Where somebody stands, here or as a peer says (5.2, `trust/status`).
-use std::time::Duration;
-
 use muretai_protocol::{Did, json::Value};
 
 use super::TrustError;
 use crate::Agent;
+
+mod ask;
 
 /// A relation, as `trust/status` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,18 +58,6 @@ impl Agent {
     /// Where a DID stands here. Asks for revocations as the gate would.
     pub async fn trust_status(&self, subject: &Did) -> Result<TrustStatus, TrustError> {
         let _ = subject;
-        todo!()
-    }
-
-    /// Where `subject` (a name or DID; `None` is this agent) stands at a peer, by the peer's word.
-    pub async fn ask_trust_status(
-        &self,
-        peer: &str,
-        subject: Option<&str>,
-        timeout: Duration,
-        allow_private: bool,
-    ) -> Result<TrustStatus, TrustError> {
-        let _ = (peer, subject, timeout, allow_private);
         todo!()
     }
 }

@@ -1,2 +1,0 @@
-//! The cost of a call.
-fn main() {}

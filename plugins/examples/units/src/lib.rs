@@ -1,1 +1,0 @@
-//! An example skill for muretai: a unit converter.
