@@ -13,6 +13,10 @@ pub mod wasm;
 use async_trait::async_trait;
 use muretai_protocol::{Did, UnixSeconds, message::Verified, rpc::Refusal};
 
+/// What everybody is told who may not write here: strangers, the blocked, and whoever meets a policy that failed. One
+/// text, so that none of them can be told apart.
+pub const STRANGER_DETAIL: &str = "this agent answers its contacts only; ask its owner for an invite";
+
 /// What this agent's owner has decided about a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContactState {

@@ -36,7 +36,7 @@ pub(crate) const MILLISECONDS: &str = "the timestamp looks like milliseconds; it
 pub(crate) const REPEATED: &str = "a message with this id was handled before";
 pub(crate) const IN_HAND: &str = "a copy of this message is still being answered; send it again later";
 pub(crate) const BAD_SIGNATURE: &str = "the signature does not verify under metadata.from";
-pub(crate) const INTRODUCTION: &str = "this agent answers its contacts only; ask its owner for an invite";
+pub(crate) use muretai_plugins::STRANGER_DETAIL as INTRODUCTION;
 pub(crate) const TOO_FAST: &str = "too many messages; send this one again later";
 pub(crate) const INVITE_INVALID: &str = "the invite is unknown, expired, revoked or used";
 pub(crate) const INTERNAL: &str = "the message could not be handled; nothing was stored";
