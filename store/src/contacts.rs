@@ -410,7 +410,8 @@ pub(crate) async fn peer_id(conn: &mut SqliteConnection, address: &str) -> Resul
     Ok(row.try_get(0)?)
 }
 
-async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Result<(), StoreError> {
+/// Writes a contact as it is.
+pub(crate) async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Result<(), StoreError> {
     let peer = peer_id(conn, contact.did.as_str()).await?;
     query(
         "INSERT OR REPLACE INTO contacts (peer, name, peer_name, relation, is_blocked, url, relay, enc_pub, source, \

@@ -1,6 +1,7 @@
 //! What waits for somebody's decision: connect requests, introductions, questions to an introducer, held messages.
 //! One list, numbered as it grew, bounded for strangers as a whole.
 use muretai_protocol::{Did, UnixSeconds};
+use sqlx::{Row, query};
 
 use crate::{
     Store, StoreError,
@@ -9,6 +10,16 @@ use crate::{
     introductions::IntroductionRow,
     messages::{Direction, Handling, Received},
 };
+
+mod deciding;
+mod filing;
+mod ours;
+mod room;
+mod rows;
+mod sweep;
+
+use deciding::Word;
+use rows::{request_from, select};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +224,9 @@ impl Store {
     /// Files an incoming connect request; everything in one transaction with the handled id. With `accept` it makes
     /// direct trust at once. One row for each DID: a second request refreshes the first. A blocked DID is filed as
     /// hidden, under the same bounds, and answered alike. Crossing requests connect both.
+    ///
+    /// What changes nothing (refused, no room, known already, repeated more than ten times) does not count as handled:
+    /// it must not fill the disk.
     pub async fn file_connect(
         &self,
         request: &NewRequest,
@@ -221,8 +235,15 @@ impl Store {
         limits: PendingLimits,
         handling: &Handling,
     ) -> Result<Filed, StoreError> {
-        let _ = (request, accept, own_name, limits, handling);
-        todo!()
+        let (request, own_name, handling) = (request.clone(), own_name.to_owned(), handling.clone());
+        let tail = self.inner.tail.clone();
+        self.write(move |conn| {
+            Box::pin(async move {
+                let accepts = filing::Accepts { at_once: accept, own_name: &own_name };
+                filing::connect(conn, &tail, &request, accepts, limits, &handling).await
+            })
+        })
+        .await
     }
 
     /// Settles our own connect request to `who.did` by the peer's answer (`connect/respond`), consuming it once.
@@ -232,12 +253,15 @@ impl Store {
         decision: Decision,
         handling: &Handling,
     ) -> Result<Answered, StoreError> {
-        let _ = (who, decision, handling);
-        todo!()
+        let (who, handling, tail) = (who.clone(), handling.clone(), self.inner.tail.clone());
+        self.write(move |conn| Box::pin(async move { ours::settle(conn, &tail, &who, decision, &handling).await }))
+            .await
     }
 
     /// Files a proposed introduction: the credential and the request row. When the owner's policy is to accept what
-    /// direct contacts vouch for, `accept` does so at once. The same credential again gives the row that is there.
+    /// direct contacts vouch for, `accept` does so at once, writes that errand and gives [`Queued::Decided`]. The same
+    /// credential again gives the row that is there; another one with its id is [`Queued::Full`], and so is anything
+    /// whose issuer is no direct contact any more. A subject that the owner blocked is filed as hidden.
     pub async fn file_introduction(
         &self,
         introduction: &IntroductionRow,
@@ -247,24 +271,35 @@ impl Store {
         limits: PendingLimits,
         handling: &Handling,
     ) -> Result<Queued, StoreError> {
-        let _ = (introduction, request, accept, own_name, limits, handling);
-        todo!()
+        let (introduction, request, handling) = (introduction.clone(), request.clone(), handling.clone());
+        let (accept, tail) = (accept.map(|errand| (errand, own_name.to_owned())), self.inner.tail.clone());
+        self.write(move |conn| {
+            Box::pin(async move {
+                filing::introduction(conn, &tail, &introduction, &request, accept, limits, &handling).await
+            })
+        })
+        .await
     }
 
-    /// Files a question to this agent as an introducer.
+    /// Files a question to this agent as an introducer. The same question again refreshes its row; one that was rejected
+    /// is [`Queued::Decided`] until the row expires.
     pub async fn file_question(
         &self,
         request: &NewRequest,
         limits: PendingLimits,
         handling: &Handling,
     ) -> Result<Queued, StoreError> {
-        let _ = (request, limits, handling);
-        todo!()
+        let (request, handling, tail) = (request.clone(), handling.clone(), self.inner.tail.clone());
+        self.write(move |conn| {
+            Box::pin(async move { filing::question(conn, &tail, &request, limits, &handling).await })
+        })
+        .await
     }
 
     /// Holds a first message: on the pending introduction (filed now when it is not there), or, without one, on a row of
     /// kind [`RequestKind::Message`]. One message for each row: [`Queued::Full`] when there is one already, and when the
-    /// bounds are reached. The id counts as handled. `message.reply` is not kept.
+    /// bounds are reached, for what is larger than 64 KiB of text or of extra, and for blocked senders. The id counts as
+    /// handled once the message is held. `message.reply` is not kept.
     pub async fn hold_message(
         &self,
         message: &Received,
@@ -272,21 +307,27 @@ impl Store {
         request: &NewRequest,
         limits: PendingLimits,
     ) -> Result<Queued, StoreError> {
-        let _ = (message, introduction, request, limits);
-        todo!()
+        let (message, introduction, request) = (message.clone(), introduction.cloned(), request.clone());
+        let tail = self.inner.tail.clone();
+        self.write(move |conn| {
+            Box::pin(
+                async move { filing::message(conn, &tail, &message, introduction.as_ref(), &request, limits).await },
+            )
+        })
+        .await
     }
 
     /// Writes our own request before it is sent; a pending one of the same kind to the same peer (and about the same
     /// DID) is given instead.
     pub async fn open_request(&self, request: &NewRequest) -> Result<RequestRow, StoreError> {
-        let _ = request;
-        todo!()
+        let request = request.clone();
+        self.write(|conn| Box::pin(async move { ours::open(conn, &request).await })).await
     }
 
     /// Records that our own connect request was accepted in the answer itself, or that there was trust already.
     pub async fn connected_by_answer(&self, id: i64, who: &Introduce) -> Result<Option<Contact>, StoreError> {
-        let _ = (id, who);
-        todo!()
+        let who = who.clone();
+        self.write(move |conn| Box::pin(async move { ours::connected(conn, id, &who).await })).await
     }
 
     /// Closes a row of ours without an act: the peer refused it, or answered a question.
@@ -296,15 +337,13 @@ impl Store {
         status: RequestStatus,
         now: UnixSeconds,
     ) -> Result<Option<RequestRow>, StoreError> {
-        let _ = (id, status, now);
-        todo!()
+        self.write(move |conn| Box::pin(async move { ours::close(conn, id, status, now).await })).await
     }
 
     /// Takes back a pending request of ours: a later acceptance finds none. `NotOpen` for what is not pending or not
     /// ours.
     pub async fn withdraw_request(&self, id: i64, now: UnixSeconds) -> Result<Decided, StoreError> {
-        let _ = (id, now);
-        todo!()
+        self.write(move |conn| Box::pin(async move { ours::withdraw(conn, id, now).await })).await
     }
 
     /// Carries out the owner's decision about an incoming row, in one transaction with its errands.
@@ -320,44 +359,85 @@ impl Store {
         errands: Vec<NewErrand>,
         now: UnixSeconds,
     ) -> Result<Decided, StoreError> {
-        let _ = (id, decision, name, own_name, errands, now);
-        todo!()
+        let word = Word { decision, name: name.map(str::to_owned), own_name: own_name.to_owned(), errands, now };
+        self.write(move |conn| Box::pin(async move { deciding::decide(conn, id, &word).await })).await
     }
 
-    /// Undoes an acceptance that the peer no longer wanted: the contact goes when this acceptance made it.
+    /// Undoes an acceptance that the peer no longer wanted: the contact goes back to what it was when this acceptance
+    /// made it direct, and nothing has made it so again.
     pub async fn undo_accept(&self, id: i64, now: UnixSeconds) -> Result<(), StoreError> {
-        let _ = (id, now);
-        todo!()
+        self.write(move |conn| Box::pin(async move { deciding::undo(conn, id, now).await })).await
     }
 
     /// One row; hidden ones are not there.
     pub async fn request(&self, id: i64, now: UnixSeconds) -> Result<Option<RequestRow>, StoreError> {
-        let _ = (id, now);
-        todo!()
+        self.read(move |conn| {
+            Box::pin(
+                async move { Ok(rows::find(conn, id, now).await?.filter(|row| row.status != RequestStatus::Hidden)) },
+            )
+        })
+        .await
     }
 
     /// Rows, newest last, hidden ones left out; with `all` also the ones that were decided.
     pub async fn requests(&self, all: bool, now: UnixSeconds) -> Result<Vec<RequestRow>, StoreError> {
-        let _ = (all, now);
-        todo!()
+        self.read(move |conn| {
+            Box::pin(async move {
+                let rows = query(concat!(
+                    select!(),
+                    "WHERE status <> 4 AND (?1 OR (status = 0 AND expires > ?2)) ORDER BY r.id"
+                ))
+                .bind(all)
+                .bind(now.0)
+                .fetch_all(conn)
+                .await?;
+                rows.iter().map(|row| request_from(row, now)).collect()
+            })
+        })
+        .await
     }
 
     /// The pending row between this agent and a DID, in either direction, connect or introduction; hidden ones left out.
     pub async fn pending_with(&self, did: &Did, now: UnixSeconds) -> Result<Option<RequestRow>, StoreError> {
-        let _ = (did, now);
-        todo!()
+        let did = did.clone();
+        self.read(move |conn| {
+            Box::pin(async move {
+                let row = query(concat!(
+                    select!(),
+                    "WHERE r.peer = (SELECT id FROM peers WHERE address = ?) AND kind IN (0, 1) AND status = 0 \
+                     AND expires > ? ORDER BY r.id DESC LIMIT 1"
+                ))
+                .bind(did.as_str())
+                .bind(now.0)
+                .fetch_optional(conn)
+                .await?;
+                row.map(|row| request_from(&row, now)).transpose()
+            })
+        })
+        .await
     }
 
     /// How many incoming rows wait for the owner.
     pub async fn pending_count(&self, now: UnixSeconds) -> Result<u64, StoreError> {
-        let _ = now;
-        todo!()
+        self.read(move |conn| {
+            Box::pin(async move {
+                let row = query(
+                    "SELECT count(*) FROM requests INDEXED BY requests_waiting \
+                     WHERE direction = 0 AND status IN (0, 4) AND status = 0 AND expires > ?",
+                )
+                .bind(now.0)
+                .fetch_one(conn)
+                .await?;
+                Ok(row.try_get::<i64, _>(0)?.unsigned_abs())
+            })
+        })
+        .await
     }
 
-    /// Deletes what nobody needs: rows and held messages that are past their time by 30 days, errands that gave up.
-    /// Called by `serve` now and then; bounded work.
+    /// Deletes what nobody needs: rows that are past their time by 30 days, messages held on rows that nobody can accept
+    /// any more, errands that gave up. Called by `serve` now and then; bounded work. Gives how many rows went: call it
+    /// again while there are any.
     pub async fn sweep_trust(&self, now: UnixSeconds) -> Result<u64, StoreError> {
-        let _ = now;
-        todo!()
+        self.write(move |conn| Box::pin(async move { sweep::sweep(conn, now).await })).await
     }
 }
