@@ -6,7 +6,10 @@ use anstream::ColorChoice;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    commands::{card, claim, completions, contacts, doctor, identity, inbox, invite, keygen, man, send, serve, tour},
+    commands::{
+        card, claim, completions, connect, contacts, doctor, identity, inbox, introduce, invite, keygen, man, policy,
+        referral, requests, send, serve, tour, trust_status,
+    },
     output::Output,
     parse,
 };
@@ -79,6 +82,13 @@ pub(crate) enum Command {
     Send(send::Args),
     Inbox(inbox::Args),
     Contacts(contacts::Args),
+    Connect(connect::Args),
+    #[command(visible_alias = "request")]
+    Requests(requests::Args),
+    Introduce(introduce::Args),
+    Referral(referral::Args),
+    TrustStatus(trust_status::Args),
+    Policy(policy::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     Man(man::Args),

@@ -8,6 +8,19 @@ pub(crate) fn local(time: UnixSeconds) -> String {
     shown_in(time, &TimeZone::system())
 }
 
+/// How long ago that was, or how far ahead it is: `now`, `5 min ago`, `in 30 days`.
+pub(crate) fn distance(time: UnixSeconds, now: UnixSeconds) -> String {
+    let secs = time.0.abs_diff(now.0);
+    let span = match secs {
+        0..30 => return "now".to_owned(),
+        30..90 => "1 min".to_owned(),
+        90..5_400 => format!("{} min", secs / 60),
+        5_400..172_800 => format!("{} h", secs / 3_600),
+        _ => format!("{} days", secs / 86_400),
+    };
+    if time.0 < now.0 { format!("{span} ago") } else { format!("in {span}") }
+}
+
 fn shown_in(time: UnixSeconds, zone: &TimeZone) -> String {
     match Timestamp::from_second(time.0) {
         Ok(instant) => instant.to_zoned_datetime(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
@@ -18,6 +31,15 @@ fn shown_in(time: UnixSeconds, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn distances_read_as_people_say_them() {
+        let at = |secs: i64| distance(UnixSeconds(1_000_000 + secs), UnixSeconds(1_000_000));
+        assert_eq!([at(0), at(-29), at(-30), at(-89)], ["now", "now", "1 min ago", "1 min ago"]);
+        assert_eq!([at(-300), at(-5_399), at(-7_200)], ["5 min ago", "89 min ago", "2 h ago"]);
+        assert_eq!(at(30 * 86_400), "in 30 days");
+        assert!(distance(UnixSeconds(i64::MAX), UnixSeconds(i64::MIN)).starts_with("in "));
+    }
 
     #[test]
     fn shows_any_time_without_a_panic() {

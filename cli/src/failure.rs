@@ -9,6 +9,7 @@ use muretai_node::{
     keyfile::KeyFileError,
     send::{SendError, peer::CardFetchError},
     serve::ServeError,
+    trust::TrustError,
 };
 use muretai_protocol::json::Value;
 use muretai_store::StoreError;
@@ -163,6 +164,30 @@ impl Explain for SendError {
             SendError::Refused { code, message, data, .. } => {
                 Some(PeerRefusal { code: *code, message: message.clone(), data: data.clone() })
             }
+            _ => None,
+        }
+    }
+}
+
+impl Explain for TrustError {
+    fn message_id(&self) -> Option<&str> {
+        match self {
+            TrustError::Send(error) => error.message_id(),
+            _ => None,
+        }
+    }
+    fn fault(&self) -> Fault {
+        TrustError::fault(self)
+    }
+    fn hint(&self) -> Option<String> {
+        match self {
+            TrustError::Send(error) => TrustError::hint(self).or_else(|| error.hint()),
+            _ => TrustError::hint(self),
+        }
+    }
+    fn refusal(&self) -> Option<PeerRefusal> {
+        match self {
+            TrustError::Send(error) => Explain::refusal(error),
             _ => None,
         }
     }

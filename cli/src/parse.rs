@@ -83,6 +83,26 @@ pub(crate) fn descriptor(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Reads the number of a request: `3`, or `#3` as it is shown.
+pub(crate) fn request_number(text: &str) -> Result<i64, String> {
+    match text.strip_prefix('#').unwrap_or(text).parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("write the number of a request as `muretai requests` shows it, such as 3".to_owned()),
+    }
+}
+
+/// Reads how far somebody is trusted, 0 to 1 in steps of a thousandth, as the wire's thousandths.
+pub(crate) fn level(text: &str) -> Result<u16, String> {
+    let refused = || "write a level from 0 to 1 with at most three decimals, such as 0.8".to_owned();
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(decimals) || whole.len() > 1 || decimals.len() > 3 {
+        return Err(refused());
+    }
+    let thousandths: u16 = format!("{whole}{decimals:0<3}").parse().map_err(|_| refused())?;
+    if thousandths > 1_000 { Err(refused()) } else { Ok(thousandths) }
+}
+
 /// Reads text that says something.
 pub(crate) fn not_blank(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
@@ -161,6 +181,17 @@ mod tests {
             assert!(reason.unwrap().starts_with("write "));
         }
         assert!(not_blank(" ").is_err());
+    }
+
+    #[test]
+    fn levels_are_thousandths_and_requests_have_numbers() {
+        assert_eq!([level("0"), level("1"), level("1.0"), level("0.8")], [Ok(0), Ok(1_000), Ok(1_000), Ok(800)]);
+        assert_eq!([level("0.05"), level("0.125")], [Ok(50), Ok(125)]);
+        for text in ["", ".5", "1.", "1.001", "2", "-0.5", "0.1234", "80%", "1e0", "0,5", "00.5", "+1", "NaN"] {
+            assert!(level(text).is_err(), "{text:?}");
+        }
+        assert_eq!((request_number("3"), request_number("#12")), (Ok(3), Ok(12)));
+        assert!(["", "0", "-1", "#", "##1", "x"].into_iter().all(|text| request_number(text).is_err()));
     }
 
     #[test]

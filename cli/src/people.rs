@@ -1,5 +1,7 @@
 //! Peers as a person names them and reads them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use muretai_node::{
     Agent,
     send::target::{self, Target, TargetError},
@@ -38,6 +40,36 @@ pub(crate) async fn did(agent: &Agent, who: &str) -> Result<Did, Failure> {
     match spelled_did(who)? {
         Some(did) => Ok(did),
         None => Ok(contact(agent, who).await?.did),
+    }
+}
+
+/// Local names of the contacts among some DIDs, for what names several peers.
+pub(crate) struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// Looks the names up.
+    pub(crate) async fn of<'a>(agent: &Agent, dids: impl IntoIterator<Item = &'a Did>) -> Result<Names, Failure> {
+        let mut names = BTreeMap::new();
+        let wanted: BTreeSet<&str> = dids.into_iter().map(Did::as_str).collect();
+        for did in wanted {
+            let Ok(address) = did.parse::<Did>() else { continue };
+            let found = agent.store().contact(&address).await;
+            if let Some(contact) = found.map_err(|error| Failure::of("cannot look up a contact", &error))? {
+                names.insert(did.to_owned(), contact.name);
+            }
+        }
+        Ok(Names(names))
+    }
+    /// The local name, when there is one.
+    pub(crate) fn get(&self, did: &Did) -> Option<&str> {
+        self.0.get(did.as_str()).map(String::as_str)
+    }
+    /// The local name and the DID, for a terminal.
+    pub(crate) fn shown(&self, did: &Did) -> String {
+        match self.get(did) {
+            Some(name) => format!("{}  {did}", shown(name)),
+            None => did.to_string(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod invite;
 pub mod json;
 pub mod keystate;
 pub mod limits;
+pub mod linkage;
 pub mod message;
 pub mod phrase;
 pub mod revocations;

@@ -9,6 +9,7 @@ use muretai_protocol::{
         IntroductionError, IntroductionSpec, Parties, Provenance, RecordError, RequestRecord, mint, verify,
     },
     json::{Value, canonical, parse},
+    linkage::{self, Domain, LinkageError, TokenError},
     sign::{Seed, SigningKey},
 };
 
@@ -86,4 +87,26 @@ fn the_introduction_is_what_we_would_write() {
     let issued = UnixSeconds(spec.issued.0 + 31 * 86_400);
     let verdict = record.verify(&subject, key(case, "introducerSeed").did(), &target, issued);
     assert!(matches!(verdict, Err(RecordError::TooOld { .. })), "{verdict:?}");
+}
+
+#[test]
+fn domain_tokens_verify_and_are_what_we_would_write() {
+    let Some(vectors) = vectors("wire_vectors.json") else { return };
+    let cases = at(&vectors, "domainLinkage").as_array().unwrap();
+    assert_eq!(cases.len(), 3, "cases in domainLinkage");
+    for case in cases {
+        let (name, token) = (text(case, "name"), text(case, "token"));
+        let did: Did = text(case, "did").parse().unwrap();
+        let domain: Domain = text(case, "domain").parse().unwrap();
+        let [nbf, exp] = ["nbf", "exp"].map(|member| UnixSeconds(at(case, member).as_i64().unwrap()));
+        assert_eq!(linkage::signing_input(&did, &domain, nbf, exp), text(case, "signingInput"), "{name}");
+        assert_eq!(token.rsplit_once('.').unwrap().0, text(case, "signingInput"), "{name}");
+        let document = linkage::document(&[token.to_owned()]);
+        for now in [nbf, exp] {
+            let linkage = linkage::verify(&document, &did, &domain, now).unwrap();
+            assert_eq!((&linkage.did, &linkage.domain, linkage.exp), (&did, &domain, exp), "{name}");
+        }
+        let late = linkage::verify(&document, &did, &domain, UnixSeconds(exp.0 + 1));
+        assert_eq!(late, Err(LinkageError::Token(TokenError::Expired { exp })), "{name}");
+    }
 }

@@ -1,6 +1,7 @@
 //! `muretai contacts`: whom this agent knows, trusts and blocks.
 
 use muretai_node::{Agent, agent, send::target};
+use muretai_protocol::Did;
 use muretai_store::contacts::{Contact, CoordinateSource, Relation};
 use serde::Serialize;
 
@@ -9,10 +10,12 @@ use crate::{
     context::{self, Context},
     exit::Exit,
     failure::Failure,
-    output, people, wire,
+    output, parse,
+    people::{self, Names},
+    wire,
 };
 
-/// List, show, rename, remove and block contacts
+/// List, show, rename, tag, remove and block contacts
 ///
 /// A contact is named by its local name or its DID.
 #[derive(Debug, clap::Args)]
@@ -48,6 +51,22 @@ enum Command {
         contact: String,
         /// The new name, which no other contact has: 1 to 64 characters without blanks, dots, colons and slashes
         name: String,
+    },
+    /// Say what a contact knows: tags, for introductions and for questions about a topic
+    ///
+    /// At most 16 tags of 64 bytes. Only you and the peers whom you tell see them.
+    #[command(after_help = "Examples:\n\
+\x20 muretai contacts tag south translation 'contract law'\n\
+\x20 muretai contacts tag south --remove translation")]
+    Tag {
+        /// Local name or DID
+        contact: String,
+        /// What it knows
+        #[arg(required = true, value_name = "TAG", value_parser = parse::not_blank)]
+        tags: Vec<String>,
+        /// Take these tags away
+        #[arg(long)]
+        remove: bool,
     },
     /// Remove a contact: it is a stranger again. Messages stay
     #[command(after_help = "Examples:\n\
@@ -85,6 +104,9 @@ struct ContactJson<'a> {
     did: &'a str,
     peer_name: Option<&'a str>,
     relation: &'static str,
+    /// Who vouches, for a contact that was introduced.
+    vouched_by: Vec<&'a str>,
+    tags: &'a [String],
     blocked: bool,
     url: Option<&'a str>,
     relay: Option<&'a str>,
@@ -114,6 +136,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             Command::List => list(context, &agent).await,
             Command::Show { contact } => show(context, &agent, contact).await,
             Command::Rename { contact, name } => rename(context, &agent, contact, name).await,
+            Command::Tag { contact, tags, remove } => tag(context, &agent, contact, tags, *remove).await,
             Command::Remove { contact, yes } => remove(context, &agent, contact, *yes).await,
             Command::Block { peer } => set_blocked(context, &agent, peer, true).await,
             Command::Unblock { peer } => set_blocked(context, &agent, peer, false).await,
@@ -130,22 +153,48 @@ async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
     }
     let width = contacts.iter().map(|contact| contact.name.chars().count()).max().unwrap_or_default();
     for contact in &contacts {
-        context.out.either(&json(contact), || {
+        let vouchers = vouchers(agent, contact).await?;
+        context.out.either(&json(contact, &vouchers), || {
             let name = people::shown(&contact.name);
             let url = people::shown(contact.coordinates.url.as_deref().unwrap_or("-"));
-            format!("{name:width$}  {}  {:8}  {url}", contact.did, standing(contact))
+            let mut line = format!("{name:width$}  {}  {:10}  {url}", contact.did, standing(contact));
+            for did in &vouchers {
+                let by = contacts.iter().find(|other| other.did == *did).map_or(did.as_str(), |other| &other.name);
+                line.push_str(&format!("  by {}", people::shown(by)));
+            }
+            line
         })?;
     }
     Ok(())
 }
 
+/// Who vouches for an introduced contact now, and who introduced this agent to an offered one.
+async fn vouchers(agent: &Agent, contact: &Contact) -> Result<Vec<Did>, Failure> {
+    let failed = |error| Failure::of(format!("cannot look up who vouches for `{}`", contact.name), &error);
+    let mut issuers: Vec<Did> = match contact.relation {
+        Relation::Introduced => {
+            let standing = agent.store().standing_introductions(&contact.did, agent::now()).await.map_err(failed)?;
+            standing.into_iter().map(|introduction| introduction.issuer).collect()
+        }
+        Relation::Offered => {
+            let held = agent.store().held_for(&contact.did, agent::now()).await.map_err(failed)?;
+            held.into_iter().map(|introduction| introduction.issuer).collect()
+        }
+        Relation::Direct | Relation::None => Vec::new(),
+    };
+    issuers.dedup();
+    Ok(issuers)
+}
+
 async fn show(context: &Context, agent: &Agent, who: &str) -> Result<(), Failure> {
     let contact = people::contact(agent, who).await?;
-    context.out.either(&json(&contact), || {
+    let vouchers = vouchers(agent, &contact).await?;
+    let names = Names::of(agent, &vouchers).await?;
+    context.out.either(&json(&contact, &vouchers), || {
         let optional = |value: &Option<String>| people::shown(value.as_deref().unwrap_or("-"));
         let name = output::paint(output::STRONG, &people::shown(&contact.name));
         let seen = contact.last_seen.map_or("never".to_owned(), clock::local);
-        [
+        let mut lines = vec![
             format!("name       {name}"),
             format!("did        {}", contact.did),
             format!("own name   {}", optional(&contact.peer_name)),
@@ -154,8 +203,42 @@ async fn show(context: &Context, agent: &Agent, who: &str) -> Result<(), Failure
             format!("dialling   {}", dialling(&contact)),
             format!("added      {}", clock::local(contact.added)),
             format!("last seen  {seen}"),
-        ]
-        .join("\n")
+        ];
+        let by = if contact.relation == Relation::Offered { "by" } else { "vouched by" };
+        lines.extend(vouchers.iter().map(|did| format!("{by:<10} {}", names.shown(did))));
+        if !contact.expertise.is_empty() {
+            lines.push(format!("tags       {}", super::requests::expertise(&contact.expertise)));
+        }
+        lines.join("\n")
+    })
+}
+
+/// What is left of a contact's tags, or what they grew to, in the order in which they were given.
+fn changed_tags(before: &[String], tags: &[String], remove: bool) -> Vec<String> {
+    let tags = tags.iter().map(|tag| tag.trim());
+    let mut changed: Vec<String> = before.to_vec();
+    for tag in tags {
+        changed.retain(|other| !(remove && other.as_str() == tag));
+        if !remove && !changed.iter().any(|other| other.as_str() == tag) {
+            changed.push(tag.to_owned());
+        }
+    }
+    changed
+}
+
+async fn tag(context: &Context, agent: &Agent, who: &str, tags: &[String], remove: bool) -> Result<(), Failure> {
+    let mut contact = people::contact(agent, who).await?;
+    let attempt = format!("cannot tag `{}`", contact.name);
+    let tags = changed_tags(&contact.expertise, tags, remove);
+    agent.store().set_expertise(&contact.did, &tags).await.map_err(|error| Failure::of(attempt, &error))?;
+    contact.expertise = tags;
+    let vouchers = vouchers(agent, &contact).await?;
+    context.out.either(&json(&contact, &vouchers), || {
+        let tags = match contact.expertise.as_slice() {
+            [] => "no tags".to_owned(),
+            tags => super::requests::expertise(tags),
+        };
+        format!("{}  {}  {tags}", people::shown(&contact.name), contact.did)
     })
 }
 
@@ -248,7 +331,7 @@ fn source(contact: &Contact) -> &'static str {
     }
 }
 
-fn json(contact: &Contact) -> ContactJson<'_> {
+fn json<'a>(contact: &'a Contact, vouchers: &'a [Did]) -> ContactJson<'a> {
     ContactJson {
         name: &contact.name,
         did: contact.did.as_str(),
@@ -259,6 +342,8 @@ fn json(contact: &Contact) -> ContactJson<'_> {
             Relation::Offered => "offered",
             Relation::None => "none",
         },
+        vouched_by: vouchers.iter().map(Did::as_str).collect(),
+        tags: &contact.expertise,
         blocked: contact.is_blocked,
         url: contact.coordinates.url.as_deref(),
         relay: contact.coordinates.relay.as_deref(),
@@ -267,5 +352,18 @@ fn json(contact: &Contact) -> ContactJson<'_> {
         allow_private: contact.allow_private,
         added: wire::time(contact.added),
         last_seen: contact.last_seen.map(wire::time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_added_once_and_taken_away() {
+        let tags = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let before = tags(&["law", "music"]);
+        assert_eq!(changed_tags(&before, &tags(&["law", " maths "]), false), tags(&["law", "music", "maths"]));
+        assert_eq!(changed_tags(&before, &tags(&["law", "maths"]), true), tags(&["music"]));
     }
 }

@@ -1,0 +1,164 @@
+//! `muretai connect`: ask somebody for trust, without an invite.
+
+use std::time::Duration;
+
+use muretai_node::trust::connect::{ConnectRequest, Connected};
+use serde::Serialize;
+
+use crate::{
+    context::{self, Context},
+    exit::Exit,
+    failure::Failure,
+    output::{self, paint},
+    parse, people, progress, shell,
+};
+
+/// Ask somebody to connect, without an invite
+///
+/// TARGET is a contact's name, a DID, a card URL or a bare domain. Its owner sees who asks and what -m says, and
+/// decides; until then nothing is trusted. An answer arrives by itself while `muretai serve` runs; --wait waits for it
+/// here. Asking again repeats the request and changes nothing else.
+///
+/// With --ask a contact is asked to introduce you instead: its owner vouches for you or not, and TARGET decides.
+///
+/// It ends with 3 when the answer is no, and with 4 when --wait is over and nobody decided; the request stands.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n\
+\x20 muretai connect https://south.example -m 'we met at the fair' --wait 60\n\
+\x20 muretai connect did:key:z6Mk… --ask west")]
+pub(crate) struct Args {
+    /// Whom to ask
+    target: String,
+    /// What its owner reads beside your name and DID
+    #[arg(short = 'm', long = "message", value_name = "TEXT", value_parser = parse::not_blank)]
+    message: Option<String>,
+    /// Wait so long for its owner to decide
+    #[arg(long, value_name = "SECS", value_parser = parse::duration, conflicts_with = "ask")]
+    wait: Option<Duration>,
+    /// Contact that is asked to introduce you to TARGET
+    #[arg(long, value_name = "PEER")]
+    ask: Option<String>,
+    /// How long each request may take [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    timeout: Option<Duration>,
+    /// Dial loopback and private addresses that a peer named
+    #[arg(long)]
+    allow_private: bool,
+}
+
+#[derive(Serialize, Default)]
+struct ConnectJson<'a> {
+    /// `connected`, `pending`, `rejected` or `asked`.
+    status: &'static str,
+    did: &'a str,
+    name: Option<&'a str>,
+    known: bool,
+    request: Option<i64>,
+    introducer: Option<&'a str>,
+    answer: Option<&'a str>,
+    offline: bool,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let request = ConnectRequest {
+        target: args.target.clone(),
+        note: args.message.clone(),
+        wait: args.wait,
+        ask: args.ask.clone(),
+        timeout: context.timeout(args.timeout)?,
+        allow_private: context.allow_private(args.allow_private)?,
+    };
+    context::block_on(async {
+        let agent = context.open(request.timeout).await?;
+        let target = people::shown(&request.target);
+        let asking = agent.ask_to_connect(&request);
+        let asked = tokio::select! {
+            asked = progress::watch(&context.out, format!("waiting for {target}"), asking) => asked,
+            _ = tokio::signal::ctrl_c() => {
+                let message = format!("cannot wait for `{target}`: interrupted");
+                return Err(Failure::failed(message).hint("the request may stand; `muretai requests` shows it"));
+            }
+        };
+        agent.close().await;
+        let attempt = format!("cannot ask `{target}` to connect");
+        let asked = asked.map_err(|error| Failure::of(attempt, &error).about(&request.target))?;
+        print(context, args, &asked)
+    })
+}
+
+fn print(context: &Context, args: &Args, asked: &Connected) -> Result<Exit, Failure> {
+    context.out.either(&json(asked), || text(asked))?;
+    match asked {
+        Connected::Connected { contact, was_known } => {
+            let name = people::shown(&contact.name);
+            let since = if *was_known { "trusted each other before" } else { "trust each other now" };
+            let next = format!("`muretai send {} 'hello'`", shell::quoted(&contact.name));
+            context.next(&format!("{name} and you {since}; next: {next}"));
+            Ok(Exit::Done)
+        }
+        Connected::Pending { request, is_offline, .. } => {
+            let way = match is_offline {
+                true => "while `muretai serve` does not run the answer cannot arrive: ask again later",
+                false => "the answer arrives by itself",
+            };
+            let undo = format!("`muretai requests withdraw {request}` takes it back");
+            context.next(&format!("its owner decides; {way}; {undo}"));
+            Ok(if args.wait.is_some() { Exit::Unreachable } else { Exit::Done })
+        }
+        Connected::Rejected { .. } => {
+            context.out.note("its owner said no; nothing was changed here");
+            Ok(Exit::PeerRefused)
+        }
+        Connected::Asked { request, status, .. } => {
+            context.next(match status.as_str() {
+                "declined" => "it does not introduce you; nothing was changed here",
+                _ => "an introduction arrives as a message, `muretai introduce list --held` shows it",
+            });
+            if status != "declined" {
+                context.next(&format!("`muretai requests withdraw {request}` forgets the question"));
+            }
+            Ok(if status == "declined" { Exit::PeerRefused } else { Exit::Done })
+        }
+    }
+}
+
+fn text(asked: &Connected) -> String {
+    match asked {
+        Connected::Connected { contact, .. } => {
+            format!("connected  {}  {}", paint(output::STRONG, &people::shown(&contact.name)), contact.did)
+        }
+        Connected::Pending { did, request, .. } => format!("pending    #{request}  {did}"),
+        Connected::Rejected { did } => format!("rejected   {did}"),
+        Connected::Asked { introducer, target, request, status } => {
+            format!("asked      #{request}  {introducer} for {target}: {}", people::shown(status))
+        }
+    }
+}
+
+fn json(asked: &Connected) -> ConnectJson<'_> {
+    match asked {
+        Connected::Connected { contact, was_known } => ConnectJson {
+            status: "connected",
+            did: contact.did.as_str(),
+            name: Some(&contact.name),
+            known: *was_known,
+            ..ConnectJson::default()
+        },
+        Connected::Pending { request, did, is_offline } => ConnectJson {
+            status: "pending",
+            did: did.as_str(),
+            request: Some(*request),
+            offline: *is_offline,
+            ..ConnectJson::default()
+        },
+        Connected::Rejected { did } => ConnectJson { status: "rejected", did: did.as_str(), ..ConnectJson::default() },
+        Connected::Asked { request, introducer, target, status } => ConnectJson {
+            status: "asked",
+            did: target.as_str(),
+            request: Some(*request),
+            introducer: Some(introducer.as_str()),
+            answer: Some(status),
+            ..ConnectJson::default()
+        },
+    }
+}

@@ -1,0 +1,2 @@
+//! The cost of a call.
+fn main() {}

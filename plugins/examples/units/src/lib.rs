@@ -1,0 +1,1 @@
+//! An example skill for muretai: a unit converter.
