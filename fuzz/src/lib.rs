@@ -23,6 +23,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "envelope", run: targets::envelope::run },
     Target { name: "invite_link", run: targets::invite_link::run },
     Target { name: "card", run: targets::card::run },
+    Target { name: "introduction", run: targets::introduction::run },
+    Target { name: "linkage", run: targets::linkage::run },
     Target { name: "http_body", run: targets::http_body::run },
 ];
 

@@ -47,6 +47,11 @@ const DICTIONARY: &[&[u8]] = &[
     b"\"text\":",
     b"\"url\":",
     b"\"card\":",
+    b"\"proof\":",
+    b"\"provenance\":",
+    b"\"keystate\":",
+    b"introduce-me-to:",
+    b"T00:00:00Z",
 ];
 
 /// Makes inputs out of seeds; the same number gives the same inputs.

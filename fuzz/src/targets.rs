@@ -3,5 +3,7 @@ pub mod card;
 pub mod did;
 pub mod envelope;
 pub mod http_body;
+pub mod introduction;
 pub mod invite_link;
+pub mod linkage;
 pub mod parse;

@@ -7,10 +7,13 @@ use muretai_protocol::{
     Did, UnixSeconds,
     card::{self, Expect, verify_envelope},
     did::PublicKey,
+    introduction::{self, IntroductionError, Parties, Provenance},
     invite::{self, InviteError, Link, LinkError, parse_link},
     json::{Value, canonical, canonical_as_received, parse},
+    linkage::{self, Domain, LinkageError},
     message::{EnvelopeError, Message, signing_payload},
     phrase::{self, PhraseError},
+    revocations::{self, RevocationsError},
     sealed::SealingKey,
     sign::{Seed, SigningKey},
 };
@@ -238,5 +241,73 @@ fn phrases() {
         Err(PhraseError::UnknownWord { .. }) => "unknown word".into(),
         Err(PhraseError::Checksum) => "checksum".into(),
         Err(_) => "something else".into(),
+    });
+}
+
+#[test]
+fn introductions() {
+    use IntroductionError as E;
+    run("introductions.json", 81, |case| {
+        let target = case.member("target").map(|_| did(case, "target"));
+        let parties = Parties { subject: &did(case, "subject"), target: target.as_ref() };
+        let vc = case.member("vc").unwrap();
+        let introduction = match introduction::verify(vc, &parties, now(case)) {
+            Ok(introduction) => introduction,
+            Err(error) => {
+                let name = match error {
+                    E::Malformed(_) => "malformed",
+                    E::TooLarge { .. } => "too large",
+                    E::OtherType => "other type",
+                    E::OtherSubject { .. } => "other subject",
+                    E::OtherTarget { .. } => "other target",
+                    E::SelfIssued => "self-issued",
+                    E::IssuedByTarget => "issued by target",
+                    E::SubjectIsTarget => "subject is target",
+                    E::Unverifiable(_) => "unverifiable",
+                    E::Forged => "forged",
+                    E::Expired { .. } => "expired",
+                    E::UnknownProvenance => "unknown provenance",
+                    E::Record(_) => "record",
+                    _ => "something else",
+                };
+                return name.into();
+            }
+        };
+        assert_eq!(introduction.raw, *vc, "nothing is normalised");
+        let provenance = match introduction.provenance {
+            Provenance::Unstated => "unstated",
+            Provenance::Proactive => "proactive",
+            Provenance::Requested(_) => "requested",
+        };
+        let level = introduction.trust_level_bp.map_or("null".to_owned(), |level| level.to_string());
+        format!("{provenance} {level}").into()
+    });
+}
+
+#[test]
+fn revocation_lists() {
+    run("revocations.json", 20, |case| {
+        match revocations::verify(case.member("list").unwrap(), &did(case, "issuer"), now(case)) {
+            Ok(list) => Value::Array(list.revoked.into_iter().map(Value::from).collect()),
+            Err(RevocationsError::Malformed) => "malformed".into(),
+            Err(RevocationsError::OtherIssuer) => "other issuer".into(),
+            Err(RevocationsError::BadSignature) => "forged".into(),
+            Err(RevocationsError::FromTheFuture) => "from the future".into(),
+            Err(_) => "something else".into(),
+        }
+    });
+}
+
+#[test]
+fn domains() {
+    run("linkage.json", 40, |case| {
+        let domain: Domain = text(case, "domain").parse().unwrap();
+        match linkage::verify(case.member("document").unwrap(), &did(case, "did"), &domain, now(case)) {
+            Ok(_) => "linked".into(),
+            Err(LinkageError::Malformed) => "malformed".into(),
+            Err(LinkageError::NotNamed) => "not named".into(),
+            Err(LinkageError::Token(_)) => "token".into(),
+            Err(_) => "something else".into(),
+        }
     });
 }

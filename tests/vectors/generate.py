@@ -14,6 +14,7 @@ import sys
 import artifacts
 import documents
 import messages
+import trust
 
 HERE = pathlib.Path(__file__).parent
 
@@ -31,6 +32,9 @@ FILES = {
     "invites.json": ("Invite cards (7.3).", artifacts.invite_cases),
     "links.json": ("Invite links (7.2).", artifacts.link_cases),
     "sealed.json": ("Sealed letters, v1 (9.4).", artifacts.sealed_cases),
+    "introductions.json": ("Introductions: provenance and level, or refused (8.3).", trust.introduction_cases),
+    "revocations.json": ("Revocation lists: the ids, or refused (8.4).", trust.revocation_cases),
+    "linkage.json": ("DID configurations of domains (11.4).", trust.linkage_cases),
     "phrases.json": ("Recovery phrases (2.3).", documents.phrase_cases),
 }
 
