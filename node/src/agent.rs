@@ -9,7 +9,7 @@ use muretai_protocol::{
 use muretai_store::{Store, StoreError};
 use muretai_transports::http::HttpTransport;
 
-use crate::home::AgentDir;
+use crate::{home::AgentDir, trust::revocations::RevocationCache};
 
 /// One agent at work. Cheap to clone.
 #[derive(Clone)]
@@ -23,6 +23,7 @@ pub(crate) struct Inner {
     pub(crate) sealing: SealingKey,
     pub(crate) store: Store,
     pub(crate) http: HttpTransport,
+    pub(crate) revocations: RevocationCache,
 }
 
 impl Agent {
@@ -33,7 +34,8 @@ impl Agent {
     pub async fn open(dir: AgentDir, seed: &Seed, http: HttpTransport) -> Result<Agent, StoreError> {
         let key = SigningKey::from_seed(seed);
         let store = Store::open_of(&dir.database(), key.did()).await?;
-        Ok(Agent { inner: Arc::new(Inner { dir, key, sealing: SealingKey::from_seed(seed), store, http }) })
+        let (sealing, revocations) = (SealingKey::from_seed(seed), RevocationCache::default());
+        Ok(Agent { inner: Arc::new(Inner { dir, key, sealing, store, http, revocations }) })
     }
     /// The address.
     pub fn did(&self) -> &Did {

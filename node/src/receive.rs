@@ -15,5 +15,6 @@ pub mod replay;
 pub mod responder;
 mod senders;
 pub mod service;
+mod settings;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,5 +1,9 @@
 //! Being reachable: one resident service per agent.
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use muretai_plugins::{Skills, TrustPolicy};
 use muretai_protocol::urls::{self, BaseUrlError};
@@ -216,6 +220,7 @@ impl Serving {
         let served = tokio::select! {
             served = self.transport.listen(Arc::new(self.receiver.clone()), stop.clone()) => served,
             () = hurry => Ok(()),
+            () = self.keep_house(&stop) => Ok(()),
         };
         self.receiver.hurry();
         self.receiver.idle().await;
@@ -224,10 +229,39 @@ impl Serving {
     }
 }
 
+impl Serving {
+    /// Carries out errands, at once when a request made one and now and then otherwise, and sweeps the store. Never ends;
+    /// begins nothing new once the stop is signalled. Dropping it leaves an errand to whoever serves next.
+    async fn keep_house(&self, stop: &Stop) {
+        let work = async {
+            let mut swept = None::<Instant>;
+            loop {
+                self.agent.run_errands().await;
+                if swept.is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY) {
+                    swept = Some(Instant::now());
+                    if let Err(error) = self.agent.store().sweep_trust(crate::agent::now()).await {
+                        tracing::error!(error = &error as &dyn std::error::Error, "the store could not be swept");
+                    }
+                }
+                let _ = tokio::time::timeout(ERRANDS_EVERY, self.receiver.errand_written()).await;
+            }
+        };
+        tokio::select! {
+            () = stop.stopped() => std::future::pending().await,
+            () = work => {}
+        }
+    }
+}
+
 /// The URL that a lock says, when somebody holds it; empty when its holder has not said where yet.
 pub(crate) fn running_url(lock: &std::path::Path) -> Option<String> {
     lock::holder(lock).map(|holder| holder.url)
 }
+
+/// How often errands are looked for that were put off, or that another process wrote.
+const ERRANDS_EVERY: Duration = Duration::from_secs(5);
+/// How often what nobody needs any more is deleted.
+const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The listening side dials nobody.
 const CLIENT_TIMEOUTS: ClientTimeouts =

@@ -12,6 +12,7 @@ pub mod introduce;
 pub mod policies;
 pub mod referral;
 pub mod requests;
+pub(crate) mod revocations;
 pub mod status;
 mod tags;
 mod whom;

@@ -10,7 +10,9 @@ use muretai_protocol::{
 
 use super::{
     extra,
-    methods::claim::ClaimParams,
+    methods::params::{
+        ClaimParams, ConnectAnswer, ConnectParams, IntroduceAnswer, ProposeParams, ReferralParams, StatusParams,
+    },
     refusals::{self as say, plain},
 };
 
@@ -24,22 +26,46 @@ pub enum Profile {
 }
 
 /// Every method that is known here, those of introducers last.
-const METHODS: &[&str] = &["message/send", "onboard/claim"];
-/// How many of [`METHODS`] an open door offers.
-const DOOR_METHODS: usize = 2;
+const METHODS: &[&str] = &[
+    "message/send",
+    "onboard/claim",
+    "trust/status",
+    "connect/request",
+    "connect/respond",
+    "introduction/request",
+    "introduce/propose",
+    "introduce/respond",
+    "referral/request",
+];
+/// How many of [`METHODS`] an open door offers: an introduction opens nothing there.
+const DOOR_METHODS: usize = 5;
 
 /// The methods that this agent offers, as the card and `-32601` name them.
 pub fn methods(open_door: bool) -> &'static [&'static str] {
     if open_door { &METHODS[..DOOR_METHODS] } else { METHODS }
 }
 
-/// A method that is offered here, with parameters of the right types.
+/// A method that is known here, with parameters of the right types.
 #[derive(Debug)]
 pub enum Call {
     /// `message/send`, or the `SendMessage` of A2A 1.0 (section 6.7): the version says in which shape to answer.
     Send(Version),
     /// `onboard/claim`.
     Claim(Box<ClaimParams>),
+    /// `trust/status`.
+    TrustStatus(Box<StatusParams>),
+    /// `connect/request`.
+    ConnectRequest(Box<ConnectParams>),
+    /// `connect/respond`.
+    ConnectRespond(Box<ConnectAnswer>),
+    /// `introduction/request`.
+    IntroductionRequest,
+    /// `introduce/propose`.
+    IntroducePropose(Box<ProposeParams>),
+    /// `introduce/respond`.
+    IntroduceRespond(Box<IntroduceAnswer>),
+    /// `referral/request`.
+    ReferralRequest(Box<ReferralParams>),
 }
 
 /// A request that passed rows b to g. Nothing in it is proven.
@@ -134,6 +160,13 @@ fn method_name(frame: &rpc::Request, profile: Profile) -> Result<&str, Refusal> 
 enum Kind {
     Send(Version),
     Claim,
+    TrustStatus,
+    ConnectRequest,
+    ConnectRespond,
+    IntroductionRequest,
+    IntroducePropose,
+    IntroduceRespond,
+    ReferralRequest,
 }
 
 impl Kind {
@@ -143,6 +176,13 @@ impl Kind {
             "message/send" => Some(Kind::Send(Version::V0_3)),
             "SendMessage" => Some(Kind::Send(Version::V1_0)),
             "onboard/claim" => Some(Kind::Claim),
+            "trust/status" => Some(Kind::TrustStatus),
+            "connect/request" => Some(Kind::ConnectRequest),
+            "connect/respond" => Some(Kind::ConnectRespond),
+            "introduction/request" => Some(Kind::IntroductionRequest),
+            "introduce/propose" => Some(Kind::IntroducePropose),
+            "introduce/respond" => Some(Kind::IntroduceRespond),
+            "referral/request" => Some(Kind::ReferralRequest),
             _ => None,
         }
     }
@@ -152,20 +192,30 @@ impl Kind {
         let Some(Value::Object(message)) = params.remove("message") else {
             return Err(plain(Code::InvalidParams, say::MESSAGE_NOT_AN_OBJECT));
         };
-        match self {
-            Kind::Send(version) => {
-                if message.get("parts").and_then(Value::as_array).is_some_and(<[Value]>::is_empty) {
-                    return Err(plain(Code::InvalidParams, say::NO_PARTS));
-                }
-                let message = match version {
-                    Version::V1_0 => a2a::message_from_v1(message),
-                    Version::V0_3 => message,
-                };
-                Ok((Call::Send(version), message.into()))
-            }
-            Kind::Claim => Ok((Call::Claim(Box::new(ClaimParams::read(params)?)), message.into())),
-        }
+        let call = match self {
+            Kind::Send(version) => return read_send(version, message),
+            Kind::Claim => Call::Claim(Box::new(ClaimParams::read(params)?)),
+            Kind::TrustStatus => Call::TrustStatus(Box::new(StatusParams::read(params)?)),
+            Kind::ConnectRequest => Call::ConnectRequest(Box::new(ConnectParams::read(params)?)),
+            Kind::ConnectRespond => Call::ConnectRespond(Box::new(ConnectAnswer::read(params)?)),
+            Kind::IntroductionRequest => Call::IntroductionRequest,
+            Kind::IntroducePropose => Call::IntroducePropose(Box::new(ProposeParams::read(params)?)),
+            Kind::IntroduceRespond => Call::IntroduceRespond(Box::new(IntroduceAnswer::read(params)?)),
+            Kind::ReferralRequest => Call::ReferralRequest(Box::new(ReferralParams::read(params)?)),
+        };
+        Ok((call, message.into()))
     }
+}
+
+fn read_send(version: Version, message: Object) -> Result<(Call, Value), Refusal> {
+    if message.get("parts").and_then(Value::as_array).is_some_and(<[Value]>::is_empty) {
+        return Err(plain(Code::InvalidParams, say::NO_PARTS));
+    }
+    let message = match version {
+        Version::V1_0 => a2a::message_from_v1(message),
+        Version::V0_3 => message,
+    };
+    Ok((Call::Send(version), message.into()))
 }
 
 /// Row d: says what is offered instead (5.1). The method is given back only when it is short.

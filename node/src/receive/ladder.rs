@@ -8,7 +8,10 @@ use muretai_protocol::{
     message::{EnvelopeError, Message, Stale, Unverified, Verified},
     rpc::{Code, Refusal},
 };
-use muretai_store::{Store, StoreError, messages::Standing};
+use muretai_store::{
+    Store, StoreError,
+    messages::{Handling, Standing},
+};
 
 pub use super::frame::Profile;
 use super::{
@@ -53,6 +56,35 @@ pub struct Passed {
     pub claim: Claim,
     /// What the gate wants to know of the sender.
     pub standing: Standing,
+}
+
+impl Passed {
+    /// The request, for the transaction that records it as handled.
+    pub(crate) fn handling(&self) -> Handling {
+        let message_id = self.verified.message().message_id.as_str().to_owned();
+        Handling { from: self.verified.from().clone(), message_id, digest: self.digest }
+    }
+
+    /// A direct contact whom the owner wants to hear.
+    pub(crate) fn is_from_contact(&self) -> bool {
+        self.standing.is_direct && !self.standing.is_blocked
+    }
+
+    /// The id is in the store already: the refusal that says so.
+    pub(crate) fn duplicate(self, same_content: bool) -> Refusal {
+        if same_content {
+            self.claim.confirm(self.digest);
+            return say::duplicate();
+        }
+        tracing::warn!(from = %self.verified.from(), "a sender used one message id for two contents");
+        self.claim.conflict();
+        say::repeated()
+    }
+
+    /// The act is on disk.
+    pub(crate) fn done(self) {
+        self.claim.confirm(self.digest);
+    }
 }
 
 /// What step 4 found.

@@ -15,10 +15,25 @@ pub(crate) const PARAMS_NOT_AN_OBJECT: &str = "params must be an object";
 pub(crate) const MESSAGE_NOT_AN_OBJECT: &str = "params.message must be an object";
 pub(crate) const NO_PARTS: &str = "params.message.parts must not be empty";
 pub(crate) const NONCE_NOT_A_STRING: &str = "params.nonce must be a string";
-pub(crate) const NAME_NOT_A_STRING: &str = "params.name must be a string";
+pub(crate) const BAD_NAME: &str = "params.name must be a string";
 pub(crate) const BAD_URL: &str = "params.url must be a canonical base URL";
 pub(crate) const BAD_RELAY: &str = "params.relay must be a plain http or https URL";
 pub(crate) const BAD_ENC_PUB: &str = "params.enc_pub must be 64 hex digits";
+pub(crate) const BAD_NOTE: &str = "a note must be a string of at most 2000 bytes";
+pub(crate) const OTHER_NOTE: &str = "params.note must be the note of the signed text, or absent";
+pub(crate) const BAD_VC: &str = "params.vc must be an object of at most 16384 bytes of JSON";
+pub(crate) const BAD_SUBJECT: &str = "params.subject must be an object whose did is a did:key";
+pub(crate) const BAD_STATUS_SUBJECT: &str = "params.subject must be a did:key";
+pub(crate) const BAD_REQUEST_ID: &str = "params.requestId must be a string of at most 256 bytes";
+pub(crate) const BAD_INTRODUCTION_ID: &str = "params.introductionId must be a string of at most 256 bytes";
+pub(crate) const BAD_DECISION: &str = "params.decision must be accept or reject";
+pub(crate) const BAD_EXPERTISE: &str = "params.expertise must be at most 16 strings of at most 64 bytes";
+pub(crate) const BAD_LIMIT: &str = "params.limit must be an integer of at least 1";
+pub(crate) const METHOD_TEXT: &str =
+    "the signed text must be the name of the method, alone or with a line feed and a note after it";
+pub(crate) const INTRODUCE_TEXT: &str = "the signed text must be introduce-me-to: and a did:key";
+pub(crate) const REFERRAL_TEXT: &str =
+    "the signed text must say what is needed in at most 2000 bytes, and not begin with introduce-me-to:";
 pub(crate) const CLAIM_TEXT: &str = "the signed text must be exactly the name of the method";
 pub(crate) const NO_OFFERS: &str = "metadata.offer names an offer that this door does not have";
 pub(crate) const TEXT_TOO_LARGE: &str = "the joined text parts are longer than 65536 bytes of UTF-8";
@@ -37,6 +52,18 @@ pub(crate) const REPEATED: &str = "a message with this id was handled before";
 pub(crate) const IN_HAND: &str = "a copy of this message is still being answered; send it again later";
 pub(crate) const BAD_SIGNATURE: &str = "the signature does not verify under metadata.from";
 pub(crate) use muretai_plugins::STRANGER_DETAIL as INTRODUCTION;
+pub(crate) const INTRODUCTION_INVALID: &str =
+    "the introduction is malformed, forged, expired or revoked, or leads elsewhere";
+pub(crate) const ISSUER_NOT_TRUSTED: &str = "the introduction is not by a direct contact of this agent";
+pub(crate) const AWAITING_APPROVAL: &str =
+    "the introduction waits for the owner of this agent; the message was not kept";
+pub(crate) const DOMAIN_REQUIRED: &str = "this agent answers senders whose domain was verified lately";
+pub(crate) const NO_TRUST_LAYER: &str = "this agent answers strangers, and runs no trust layer";
+pub(crate) const QUERY_NOT_PERMITTED: &str = "the owner of this agent does not permit this question";
+pub(crate) const CONNECT_CLOSED: &str = "this agent takes no requests to connect";
+pub(crate) const NO_SUCH_REQUEST: &str = "there is no such pending request";
+pub(crate) const CONNECTED: &str = "there is a connection already";
+pub(crate) const TOO_MANY: &str = "too many requests; send this one again later";
 pub(crate) const TOO_FAST: &str = "too many messages; send this one again later";
 pub(crate) const INVITE_INVALID: &str = "the invite is unknown, expired, revoked or used";
 pub(crate) const INTERNAL: &str = "the message could not be handled; nothing was stored";
@@ -73,6 +100,37 @@ pub(crate) fn duplicate() -> Refusal {
 /// An id that was handled with another content, or whose sender is not proven: no confirmation.
 pub(crate) fn repeated() -> Refusal {
     plain(Code::ReplayOrStale, REPEATED)
+}
+
+/// One text for strangers and for the blocked: a block must not show.
+pub(crate) fn introduction_required() -> Refusal {
+    plain(Code::IntroductionRequired, INTRODUCTION)
+}
+
+/// The introduction is good, and the message cannot wait on it.
+pub(crate) fn awaiting_approval() -> Refusal {
+    plain(Code::AwaitingApproval, AWAITING_APPROVAL)
+}
+
+/// Requests are for another kind of agent.
+pub(crate) fn no_trust_layer() -> Refusal {
+    plain(Code::NoTrustLayer, NO_TRUST_LAYER)
+}
+
+/// An answer to nothing.
+pub(crate) fn no_such_request() -> Refusal {
+    plain(Code::NoSuchPendingRequest, NO_SUCH_REQUEST)
+}
+
+/// A question that the owner does not permit.
+pub(crate) fn query_not_permitted() -> Refusal {
+    plain(Code::TrustQueryNotPermitted, QUERY_NOT_PERMITTED)
+}
+
+/// There is no room for what waits. Says when to come back, never how much room there is.
+pub(crate) fn full(retry_after_secs: u64) -> Refusal {
+    let secs = i64::try_from(retry_after_secs).unwrap_or(i64::MAX);
+    plain(Code::RateLimited, TOO_MANY).with("retryAfter", secs)
 }
 
 /// Too fast. Says when to come back, never what the ceiling is (12.4).

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use muretai_plugins::{Applicant, ContactState, Responder, Response, Skills, TrustPolicy};
+use muretai_plugins::{ContactState, Skills, TrustPolicy};
 use muretai_protocol::{
     UnixSeconds,
     a2a::{self, Version},
@@ -12,36 +12,32 @@ use muretai_protocol::{
     rpc::{self, Code, Refusal},
 };
 use muretai_store::{Store, invites::ClaimStanding};
-use muretai_transports::{Document, Incoming, Outcome, Service, Stop};
+use muretai_transports::{Document, Incoming, Outcome, Service};
+use tokio::sync::Notify;
 
 use super::{
     extra,
     frame::{self, Call, Profile, Request},
-    gate::Gate,
-    in_hand::InHand,
+    gate::{Gate, Sender, Verdict},
     ladder::{Ladder, Passed},
-    methods::{
-        claim::{self, ClaimParams},
-        send,
-    },
-    rate::{RateLimit, RateLimiter},
+    methods::{Desk, claim, connect, hold, introduce, params::ClaimParams, question, referral, status, told},
+    rate::RateLimit,
     refusals as say,
     replay::ReplayGuard,
-    responder::{Acknowledge, CommandResponder, CommandSpec},
+    responder::{CommandResponder, CommandSpec},
 };
 use crate::Agent;
 
+mod answerer;
 mod documents;
 mod log;
+mod rates;
 #[cfg(test)]
 mod tests;
 
+use answerer::{Answerer, Responders};
 use documents::Documents;
-
-/// What a sender is told to wait when too much is in hand.
-const BUSY_RETRY_SECS: u64 = 5;
-/// Bytes that a message in hand costs beside its text and what is kept with it.
-const OVERHEAD_BYTES: usize = 4_096;
+use rates::Rates;
 
 /// How an agent receives.
 #[derive(Clone, Default)]
@@ -75,32 +71,8 @@ struct Inner {
     rates: Option<Rates>,
     answerer: Answerer,
     documents: Documents,
-}
-
-/// What is counted apart, so that nobody spends what others need: strangers what contacts need, and who guesses at
-/// invites what those need who hold one.
-struct Rates {
-    contacts: RateLimiter,
-    strangers: RateLimiter,
-    /// Claims that were redeemed before, by the same DID.
-    repeated_claims: RateLimiter,
-    /// Claims of what is no live invite.
-    refused_claims: RateLimiter,
-}
-
-impl Rates {
-    fn new(limit: RateLimit) -> Rates {
-        let new = || RateLimiter::new(limit);
-        Rates { contacts: new(), strangers: new(), repeated_claims: new(), refused_claims: new() }
-    }
-}
-
-/// Who answers, and how the work is kept in bounds.
-enum Answerer {
-    /// Answers at once.
-    Quick(Acknowledge),
-    /// Takes its time: the work goes on when the asker hangs up, so that a slow answer is not begun over and over.
-    Slow { responder: Arc<dyn Responder>, contacts: InHand, strangers: InHand, hurry: Stop },
+    /// Rung when an errand was written.
+    errands: Notify,
 }
 
 impl Receiver {
@@ -108,24 +80,20 @@ impl Receiver {
     pub fn new(agent: &Agent, options: &ReceiverOptions) -> Receiver {
         let profile = if options.open_door { Profile::Door } else { Profile::Node };
         let requirement = card::requirement(agent.did(), &card::post_address(&options.url));
-        let answerer = match &options.reply_with {
-            None => Answerer::Quick(Acknowledge),
-            Some(spec) => Answerer::Slow {
-                responder: Arc::new(command_responder(agent, spec.clone())),
-                contacts: InHand::new(),
-                strangers: InHand::new(),
-                hurry: Stop::new(),
-            },
-        };
+        let command = options.reply_with.clone();
+        let command = command.map(|spec| CommandResponder::new(spec, agent.name(), agent.store().clone()));
+        let skills = options.skills.clone();
+        let listed = skills.as_ref().map(|skills| skills.list()).unwrap_or_default();
         let guard = ReplayGuard::default();
         let inner = Inner {
             url: options.url.clone(),
             profile,
             ladder: Ladder::new(agent.did().clone(), profile, guard, agent.store().clone(), requirement),
-            gate: Gate::new(options.open_door),
+            gate: Gate::new(agent, options.open_door, options.policies.clone()),
             rates: options.rate.map(Rates::new),
-            answerer,
-            documents: Documents::new(agent, &options.url, options.open_door),
+            answerer: Answerer::new(Responders { skills, command }),
+            documents: Documents::new(agent, &options.url, options.open_door, listed),
+            errands: Notify::new(),
             agent: agent.clone(),
         };
         Receiver { inner: Arc::new(inner) }
@@ -134,17 +102,17 @@ impl Receiver {
     /// Tells slow responders that time is up: whoever waits for them gets a signed "no answer", and the message is
     /// stored all the same.
     pub fn hurry(&self) {
-        if let Answerer::Slow { hurry, .. } = &self.inner.answerer {
-            hurry.stop();
-        }
+        self.inner.answerer.hurry();
     }
 
     /// Waits until no message is in hand any more.
     pub async fn idle(&self) {
-        if let Answerer::Slow { contacts, strangers, .. } = &self.inner.answerer {
-            contacts.emptied().await;
-            strangers.emptied().await;
-        }
+        self.inner.answerer.idle().await;
+    }
+
+    /// Waits until somebody's request made an errand necessary.
+    pub async fn errand_written(&self) {
+        self.inner.errands.notified().await;
     }
 
     async fn answer(&self, call: Call, passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
@@ -157,6 +125,27 @@ impl Receiver {
                 self.limit_claim(&passed, &params, now).await?;
                 claim::redeem(&self.inner.agent, &self.inner.url, passed, *params, now).await
             }
+            call => self.answer_query(call, passed, now).await,
+        }
+    }
+
+    /// The methods about trust: each has a policy of its own in place of the gate.
+    async fn answer_query(&self, call: Call, passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
+        if let Some(rates) = &self.inner.rates {
+            rates.admit_query(passed.verified.from(), passed.is_from_contact())?;
+        }
+        let Inner { agent, url, gate, errands, .. } = &*self.inner;
+        let desk = &Desk { agent, url, gate, policies: gate.policies().await?, now, errands };
+        match call {
+            Call::TrustStatus(params) => status::answer(desk, passed, *params).await,
+            Call::ConnectRequest(params) => connect::request(desk, passed, *params).await,
+            Call::ConnectRespond(params) => connect::respond(desk, passed, *params).await,
+            Call::IntroductionRequest => question::introduce_me(desk, passed).await,
+            Call::IntroducePropose(params) => introduce::propose(desk, passed, *params).await,
+            Call::IntroduceRespond(params) => introduce::respond(desk, passed, *params).await,
+            Call::ReferralRequest(params) => referral::answer(desk, passed, *params).await,
+            // `answer` took these.
+            Call::Send(_) | Call::Claim(_) => Err(say::internal()),
         }
     }
 
@@ -179,55 +168,31 @@ impl Receiver {
 
     /// Steps 6 and 7, then the responder, then the commit. A refusal drops `passed`, which releases the id.
     async fn answer_message(&self, mut passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
-        let Passed { verified, standing, .. } = &passed;
-        let is_direct = standing.is_direct;
-        let applicant = Applicant {
-            did: verified.from().clone(),
-            contact: if is_direct { ContactState::Direct } else { ContactState::None },
-            introduction: None,
-            domain: None,
-            method: "message/send",
-            now,
+        let Inner { agent, gate, .. } = &*self.inner;
+        let (did, standing) = (passed.verified.from(), &passed.standing);
+        let vc = passed.verified.message().meta("vc");
+        let verdict = gate.judge(&Sender { did, standing, vc, method: "message/send", now }).await?; // 6
+        let state = match &verdict {
+            Verdict::Admitted(state) => *state,
+            Verdict::Held(_) if passed.is_from_contact() => ContactState::Direct,
+            Verdict::Held(_) => ContactState::None,
         };
-        self.inner.gate.admit(&applicant, standing.is_blocked).await?; // 6
         if let Some(rates) = &self.inner.rates {
-            let rate = if is_direct { &rates.contacts } else { &rates.strangers };
-            rate.admit(passed.verified.from()).map_err(say::rate_limited)?; // 7
+            rates.admit_message(did, state)?; // 7
+        }
+        if let Verdict::Admitted(state) = verdict {
+            told::take(agent, &passed, state, now).await;
         }
         let extra = extra::take(&mut passed.verified);
         let extra = extra.map_err(|extra::TooLarge| say::plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))?;
-        match &self.inner.answerer {
-            // The loop brake: machines do not answer each other's notices.
-            _ if send::is_notice(passed.verified.message()) => {
-                send::store_and_reply(&self.inner.agent, passed, extra, Response::accepted(), now).await
-            }
-            Answerer::Quick(responder) => {
-                let response = responder.respond(&passed.verified).await;
-                send::store_and_reply(&self.inner.agent, passed, extra, response, now).await
-            }
-            Answerer::Slow { responder, contacts, strangers, hurry } => {
-                let in_hand = if is_direct { contacts } else { strangers };
-                // What is kept is counted twice: some of it may be in the message, too.
-                let kept = extra.as_ref().map_or(0, String::len);
-                let size = OVERHEAD_BYTES + passed.verified.message().text.len() + 2 * kept;
-                let place = in_hand.take(size).ok_or_else(|| say::rate_limited(BUSY_RETRY_SECS))?;
-                let (agent, responder, hurry) = (self.inner.agent.clone(), Arc::clone(responder), hurry.clone());
-                let work = async move {
-                    let _place = place;
-                    let response = tokio::select! {
-                        response = responder.respond(&passed.verified) => response,
-                        () = hurry.stopped() => Response::no_answer("the agent is stopping"),
-                    };
-                    send::store_and_reply(&agent, passed, extra, response, now).await
-                };
-                tokio::spawn(work).await.unwrap_or_else(|_| Err(say::internal()))
+        match verdict {
+            Verdict::Admitted(state) => self.inner.answerer.answer(agent, passed, extra, state, now).await,
+            Verdict::Held(introduction) => {
+                let policies = gate.policies().await?;
+                hold::hold(agent, passed, extra, introduction.as_deref(), &policies, now).await
             }
         }
     }
-}
-
-fn command_responder(agent: &Agent, spec: CommandSpec) -> CommandResponder {
-    CommandResponder::new(spec, agent.name(), agent.store().clone())
 }
 
 #[async_trait]
@@ -263,6 +228,6 @@ impl Service for Receiver {
         if let Some(code) = path.strip_prefix("i/") {
             return documents::invite(self.inner.agent.store(), code).await;
         }
-        self.inner.documents.at(path, self.inner.agent.key())
+        self.inner.documents.at(path, &self.inner.agent, &self.inner.gate).await
     }
 }

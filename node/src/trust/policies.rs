@@ -191,6 +191,9 @@ const TABLE: [(&str, &str); 8] = [
     ("pending", "1..1000"),
 ];
 
+/// How long a verdict about a domain counts.
+pub(crate) const DOMAIN_LIFE_SECS: i64 = 30 * 86_400;
+
 /// How many requests of strangers may wait, unless the owner says otherwise.
 const DEFAULT_PENDING: u32 = 100;
 const MAX_PENDING: u32 = 1_000;

@@ -1,10 +1,10 @@
 //! Where somebody stands, here or as a peer says (5.2, `trust/status`).
-use muretai_protocol::{Did, json::Value};
-
-use super::TrustError;
-use crate::Agent;
+use muretai_protocol::Did;
 
 mod ask;
+mod here;
+
+pub(crate) use here::Evaluated;
 
 /// A relation, as `trust/status` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +39,6 @@ pub struct TrustStatus {
 }
 
 impl TrustStatus {
-    /// The wire's object.
-    pub fn to_json(&self) -> Value {
-        todo!()
-    }
     /// 0 self, 1 direct, 2 introduced.
     pub fn depth(&self) -> Option<u8> {
         match self.relation {
@@ -51,13 +47,5 @@ impl TrustStatus {
             Relation::Introduced => Some(2),
             Relation::Pending | Relation::None => None,
         }
-    }
-}
-
-impl Agent {
-    /// Where a DID stands here. Asks for revocations as the gate would.
-    pub async fn trust_status(&self, subject: &Did) -> Result<TrustStatus, TrustError> {
-        let _ = subject;
-        todo!()
     }
 }

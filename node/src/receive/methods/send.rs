@@ -1,6 +1,6 @@
 //! `message/send`: from a message that passed gate and limits to a signed reply. Commit first, answer second: the
 //! message, its id and the reply are on disk before the sender hears of it.
-use muretai_plugins::Response;
+use muretai_plugins::{Command, Response};
 use muretai_protocol::{
     MessageId, UnixSeconds,
     json::{Object, Value},
@@ -15,6 +15,10 @@ use crate::{
     receive::{ladder::Passed, refusals as say},
 };
 
+/// Commands that travel with one reply, and bytes of each of their texts.
+const MAX_COMMANDS: usize = 16;
+const MAX_COMMAND_BYTES: usize = 256;
+
 /// Signs the response, stores message and reply in one transaction, and gives the reply. On any failure the id is
 /// released, because nothing is stored.
 pub(crate) async fn store_and_reply(
@@ -24,24 +28,16 @@ pub(crate) async fn store_and_reply(
     response: Response,
     received: UnixSeconds,
 ) -> Result<Value, Refusal> {
-    let Passed { verified, digest, claim, .. } = passed;
     let response = fitting(response);
-    let (reply, stored_reply) = sign_reply(agent, &verified, &response);
-    match agent.store().commit_received(record(&verified, digest, extra, received, stored_reply)).await {
+    let (reply, stored_reply) = sign_reply(agent, &passed.verified, &response);
+    let record = record(&passed.verified, passed.digest, extra, received, Some(stored_reply));
+    match agent.store().commit_received(record).await {
         Ok(Committed::Stored { .. }) => {
-            claim.confirm(digest);
+            passed.done();
             Ok(reply)
         }
         // Another process was faster, or this one in an earlier life: its reply stands, ours is thrown away.
-        Ok(Committed::Duplicate { same_content: true }) => {
-            claim.confirm(digest);
-            Err(say::duplicate())
-        }
-        Ok(Committed::Duplicate { same_content: false }) => {
-            tracing::warn!(from = %verified.from(), "a sender used one message id for two contents");
-            claim.conflict();
-            Err(say::repeated())
-        }
+        Ok(Committed::Duplicate { same_content }) => Err(passed.duplicate(same_content)),
         Err(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "a message could not be stored");
             Err(say::internal())
@@ -57,8 +53,26 @@ fn fitting(response: Response) -> Response {
     response
 }
 
+/// What a client may offer its user, as far as anybody can show it.
+fn commands(commands: &[Command]) -> Option<Value> {
+    let fits = |text: &str| !text.is_empty() && text.len() <= MAX_COMMAND_BYTES;
+    let shown = commands.iter().filter(|command| fits(&command.keyword) && fits(&command.label)).take(MAX_COMMANDS);
+    let shown: Vec<Value> = shown.map(command).collect();
+    if shown.is_empty() { None } else { Some(shown.into()) }
+}
+
+fn command(command: &Command) -> Value {
+    let mut object = Object::new();
+    object.insert("keyword".to_owned(), command.keyword.as_str().into());
+    object.insert("label".to_owned(), command.label.as_str().into());
+    if let Some(params) = command.params.as_ref().filter(|params| params.len() <= MAX_COMMAND_BYTES) {
+        object.insert("params".to_owned(), params.into());
+    }
+    object.into()
+}
+
 /// The reply of 3.5, and what is kept of it.
-fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> (Value, Reply) {
+pub(super) fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> (Value, Reply) {
     let message_id = MessageId::from_random(crate::agent::random());
     let timestamp = crate::agent::now();
     let mut extra = Object::new();
@@ -68,6 +82,9 @@ fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> (Value, R
     }
     if let Some(status) = response.status {
         extra.insert("status".to_owned(), status.into());
+    }
+    if let Some(commands) = commands(&response.commands) {
+        extra.insert("commands".to_owned(), commands);
     }
     let draft = Draft {
         role: Role::Agent,
@@ -90,12 +107,13 @@ fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> (Value, R
     (reply, stored)
 }
 
-fn record(
+/// What is kept of a message.
+pub(super) fn record(
     verified: &Verified,
     digest: [u8; 32],
     extra: Option<String>,
     received: UnixSeconds,
-    reply: Reply,
+    reply: Option<Reply>,
 ) -> Received {
     let message = verified.message();
     Received {
@@ -110,7 +128,7 @@ fn record(
         sig: verified.sig().to_owned(),
         extra,
         is_auto: is_notice(message),
-        reply: Some(reply),
+        reply,
     }
 }
 

@@ -14,18 +14,14 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use muretai_plugins::{Responder, Response};
+use muretai_plugins::{ContactState, Response};
 use muretai_protocol::{
     json::{Object, Value},
     limits::MAX_TEXT_BYTES,
     message::Verified,
     text,
 };
-use muretai_store::{
-    Store,
-    contacts::{Contact, Relation},
-};
+use muretai_store::{Store, contacts::Contact};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::Command,
@@ -91,14 +87,29 @@ impl CommandResponder {
         CommandResponder { spec, agent_name: agent_name.to_owned(), store, places, strangers }
     }
 
-    async fn run(&self, message: &Verified) -> Result<String, CommandError> {
+    /// Answers. Never fails: a fault is an honest response that says so. Dropping the future stops the command.
+    pub(crate) async fn respond(&self, message: &Verified, state: ContactState) -> Response {
+        match tokio::time::timeout(self.spec.timeout, self.run(message, state)).await {
+            Ok(Ok(text)) => Response::answer(text),
+            Ok(Err(error)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the responder gave no answer");
+                Response::no_answer(error.reason())
+            }
+            Err(_) => {
+                tracing::warn!(limit = ?self.spec.timeout, "the responder took too long");
+                Response::no_answer("the agent's responder took too long")
+            }
+        }
+    }
+
+    async fn run(&self, message: &Verified, state: ContactState) -> Result<String, CommandError> {
         let contact = self.store.contact(message.from()).await.unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the sender of a message could not be looked up");
             None
         });
-        let _turn = match is_direct(contact.as_ref()) {
-            true => None,
-            false => Some(self.strangers.acquire().await.expect("the semaphore is never closed")),
+        let _turn = match state {
+            ContactState::Direct | ContactState::Introduced => None,
+            ContactState::None => Some(self.strangers.acquire().await.expect("the semaphore is never closed")),
         };
         let _place = self.places.acquire().await.expect("the semaphore is never closed");
         let mut child = self.command(message, contact.as_ref()).spawn().map_err(CommandError::Start)?;
@@ -107,7 +118,7 @@ impl CommandResponder {
         let _log = child.stderr.take().map(|stderr| Log(tokio::spawn(pass_on(stderr))));
         let mut stdin = child.stdin.take().expect("stdin is piped");
         let stdout = child.stdout.take().expect("stdout is piped");
-        let input = self.input(message, contact.as_ref());
+        let input = self.input(message, contact.as_ref(), state);
         let feed = async move {
             // A command need not read what it is told; that it closes stdin early is no fault.
             let _ = stdin.write_all(input.as_bytes()).await;
@@ -160,7 +171,7 @@ impl CommandResponder {
     }
 
     /// What stdin says.
-    fn input(&self, message: &Verified, contact: Option<&Contact>) -> String {
+    fn input(&self, message: &Verified, contact: Option<&Contact>, state: ContactState) -> String {
         let inner = message.message();
         if self.spec.input == ReplyInput::Text {
             return inner.text.clone();
@@ -178,32 +189,20 @@ impl CommandResponder {
             ("text", inner.text.as_str().into()),
             ("timestamp", message.timestamp().0.into()),
             ("to", message.to().into()),
-            ("trust", if is_direct(contact) { "direct" } else { "stranger" }.into()),
+            ("trust", trust(state).into()),
         ];
         let object: Object = members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         Value::Object(object).to_json()
     }
 }
 
-#[async_trait]
-impl Responder for CommandResponder {
-    async fn respond(&self, message: &Verified) -> Response {
-        match tokio::time::timeout(self.spec.timeout, self.run(message)).await {
-            Ok(Ok(text)) => Response::answer(text),
-            Ok(Err(error)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the responder gave no answer");
-                Response::no_answer(error.reason())
-            }
-            Err(_) => {
-                tracing::warn!(limit = ?self.spec.timeout, "the responder took too long");
-                Response::no_answer("the agent's responder took too long")
-            }
-        }
+/// What the JSON form calls a sender.
+fn trust(state: ContactState) -> &'static str {
+    match state {
+        ContactState::Direct => "direct",
+        ContactState::Introduced => "introduced",
+        ContactState::None => "stranger",
     }
-}
-
-fn is_direct(contact: Option<&Contact>) -> bool {
-    contact.is_some_and(|contact| contact.relation == Relation::Direct)
 }
 
 /// Whether a variable is for this program alone. The home is not: a command may call this program itself.

@@ -1,33 +1,57 @@
-//! The documents that are served to whoever asks: card, signed card, notice, invites.
-use std::sync::{Mutex, PoisonError};
+//! The documents that are served to whoever asks: card, signed card, notice, invites, revocations.
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
-use muretai_protocol::{UnixSeconds, card, json::Value, limits::CARD_SIG_REFRESH_SECS, sign::SigningKey, text};
+use muretai_plugins::SkillInfo;
+use muretai_protocol::{
+    UnixSeconds, card, json::Value, limits::CARD_SIG_REFRESH_SECS, revocations, sign::SigningKey, text,
+};
 use muretai_store::Store;
 use muretai_transports::Document;
 
-use crate::Agent;
+use crate::{Agent, card::CardFacts, receive::gate::Gate, trust::Policies};
 
 const JSON: &str = "application/json; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const CARD_PATH: &str = ".well-known/agent-card.json";
 /// Longest invite code that is looked up.
 const MAX_CODE_BYTES: usize = 64;
+/// How long a list of revocations is served without looking at the store again.
+const LIST_LIFE: Duration = Duration::from_secs(1);
 
-/// What is served without asking the store. Serialised once; every answer shares the same buffers.
+/// What is served. Serialised once; every answer shares the same buffers.
 pub(super) struct Documents {
-    card: Value,
-    card_bytes: Bytes,
+    url: String,
+    open_door: bool,
+    skills: Vec<SkillInfo>,
     notice: Bytes,
     link: String,
+    /// The card as the policies were when somebody asked last.
+    card: Mutex<Option<(Policies, Arc<Card>)>>,
+    revocations: Mutex<Option<List>>,
+}
+
+/// One state of the card.
+struct Card {
+    value: Value,
+    bytes: Bytes,
     /// The last signed envelope and when it was signed.
     envelope: Mutex<Option<(UnixSeconds, Bytes)>>,
 }
 
+/// The signed list of what this agent took back.
+struct List {
+    ids: Vec<String>,
+    signed: UnixSeconds,
+    read: Instant,
+    bytes: Bytes,
+}
+
 impl Documents {
-    pub(super) fn new(agent: &Agent, url: &str, open_door: bool) -> Documents {
-        let card = agent.card(url, open_door);
-        let card_bytes = Bytes::from(card.to_json());
+    pub(super) fn new(agent: &Agent, url: &str, open_door: bool, skills: Vec<SkillInfo>) -> Documents {
         let mount = crate::serve::mount_of(url);
         let link = format!(
             "<{mount}/{CARD_PATH}>; rel=\"service-desc\", <{mount}/{CARD_PATH}>; rel=\"https://muretai.net/rel/agent-entry\""
@@ -37,36 +61,101 @@ impl Documents {
             text::one_line(agent.name(), 64),
             agent.did(),
         );
-        Documents { card, card_bytes, notice: Bytes::from(notice), link, envelope: Mutex::default() }
+        let (card, revocations) = (Mutex::default(), Mutex::default());
+        Documents { url: url.to_owned(), open_door, skills, notice: Bytes::from(notice), link, card, revocations }
     }
 
     /// The document at a path below the mount.
-    pub(super) fn at(&self, path: &str, key: &SigningKey) -> Option<Document> {
+    pub(super) async fn at(&self, path: &str, agent: &Agent, gate: &Gate) -> Option<Document> {
         let json = |body| Document { content_type: JSON, body, link: None };
         match path {
             "" => Some(Document { content_type: PLAIN, body: self.notice.clone(), link: Some(self.link.clone()) }),
-            CARD_PATH | ".well-known/agent.json" => Some(json(self.card_bytes.clone())),
-            ".well-known/agent-card.sig.json" => self.envelope(key, crate::agent::now()).map(json),
+            CARD_PATH | ".well-known/agent.json" => Some(json(self.card(agent, gate).await?.bytes.clone())),
+            ".well-known/agent-card.sig.json" => {
+                self.card(agent, gate).await?.envelope(agent.key(), crate::agent::now()).map(json)
+            }
+            "revocations" => self.revocations(agent).await.map(json),
             _ => None,
         }
+    }
+
+    /// The card under the policies of now; made anew when one of them changed.
+    async fn card(&self, agent: &Agent, gate: &Gate) -> Option<Arc<Card>> {
+        let policies = gate.policies().await.ok()?;
+        let mut cached = lock(&self.card);
+        if let Some((made_for, card)) = &*cached
+            && *made_for == policies
+        {
+            return Some(Arc::clone(card));
+        }
+        let facts = CardFacts { url: &self.url, open_door: self.open_door, policies: &policies, skills: &self.skills };
+        let value = agent.card_with(&facts);
+        let card = Arc::new(Card::new(value));
+        *cached = Some((policies, Arc::clone(&card)));
+        Some(card)
+    }
+
+    /// What this agent took back (8.4): signed at most hourly, and when it changes.
+    async fn revocations(&self, agent: &Agent) -> Option<Bytes> {
+        let now = crate::agent::now();
+        if let Some(list) = &*lock(&self.revocations)
+            && list.read.elapsed() < LIST_LIFE
+            && list.is_fresh(now)
+        {
+            return Some(list.bytes.clone());
+        }
+        let ids = agent.store().revoked_ids(now).await.inspect_err(|error| {
+            tracing::error!(error = error as &dyn std::error::Error, "the own revocations could not be read");
+        });
+        let ids = ids.ok()?;
+        let mut cached = lock(&self.revocations);
+        if let Some(list) = cached.as_mut().filter(|list| list.ids == ids && list.is_fresh(now)) {
+            list.read = Instant::now();
+            return Some(list.bytes.clone());
+        }
+        let bytes = Bytes::from(revocations::mint(agent.key(), ids.clone(), now).to_json());
+        *cached = Some(List { ids, signed: now, read: Instant::now(), bytes: bytes.clone() });
+        Some(bytes)
+    }
+}
+
+impl List {
+    /// Signed within the hour, and not in the future of a clock that was set back.
+    fn is_fresh(&self, now: UnixSeconds) -> bool {
+        is_recent(self.signed, now)
+    }
+}
+
+impl Card {
+    fn new(value: Value) -> Card {
+        Card { bytes: Bytes::from(value.to_json()), value, envelope: Mutex::default() }
     }
 
     /// Signs at most once an hour (6.6), and again when the clock was set back, because an envelope from the future is
     /// refused everywhere.
     fn envelope(&self, key: &SigningKey, now: UnixSeconds) -> Option<Bytes> {
-        let mut cached = self.envelope.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = lock(&self.envelope);
         if let Some((signed, bytes)) = &*cached
-            && (0..CARD_SIG_REFRESH_SECS).contains(&now.0.saturating_sub(signed.0))
+            && is_recent(*signed, now)
         {
             return Some(bytes.clone());
         }
-        let envelope = card::sign_envelope(key, &self.card, now).inspect_err(|error| {
+        let envelope = card::sign_envelope(key, &self.value, now).inspect_err(|error| {
             tracing::error!(error = error as &dyn std::error::Error, "the own card cannot be signed");
         });
         let bytes = Bytes::from(envelope.ok()?.to_json());
         *cached = Some((now, bytes.clone()));
         Some(bytes)
     }
+}
+
+fn is_recent(signed: UnixSeconds, now: UnixSeconds) -> bool {
+    (0..CARD_SIG_REFRESH_SECS).contains(&now.0.saturating_sub(signed.0))
+}
+
+/// Nothing in here panics half-way, so a poisoned lock holds whole values.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The card of a live invite. A code that is unknown, spent, revoked or expired is simply not there.
@@ -92,14 +181,8 @@ mod tests {
     #[test]
     fn the_envelope_is_signed_at_most_hourly_and_never_from_the_future() {
         let key = SigningKey::from_seed(&Seed::from_bytes([1; 32]));
-        let documents = Documents {
-            card: muretai_protocol::json!({"did": (key.did().as_str())}),
-            card_bytes: Bytes::new(),
-            notice: Bytes::new(),
-            link: String::new(),
-            envelope: Mutex::default(),
-        };
-        let at = |secs| documents.envelope(&key, UnixSeconds(secs)).unwrap();
+        let card = Card::new(muretai_protocol::json!({"did": (key.did().as_str())}));
+        let at = |secs| card.envelope(&key, UnixSeconds(secs)).unwrap();
         let first = at(1_000_000);
         assert_eq!(first.as_ptr(), at(1_003_599).as_ptr(), "the same buffer");
         let second = at(1_003_600);

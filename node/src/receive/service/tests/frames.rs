@@ -64,9 +64,12 @@ async fn an_unknown_method_is_told_what_there_is() {
         assert_eq!(code(&answer), -32601);
         assert_eq!(data(&answer, "method").unwrap().as_str(), Some(method));
         let methods: Vec<_> = data(&answer, "methods").unwrap().as_array().unwrap().iter().map(Value::as_str).collect();
-        assert_eq!(methods, [Some("message/send"), Some("onboard/claim")]);
+        let offered = crate::receive::frame::methods(false);
+        assert_eq!(methods, offered.iter().copied().map(Some).collect::<Vec<_>>());
         assert!(data(&answer, "version").is_some() && data(&answer, "protocolVersion").is_some());
     }
+    assert_eq!(crate::receive::frame::methods(false).len(), 9);
+    assert!(!crate::receive::frame::methods(true).iter().any(|method| method.starts_with("introduc")));
     let answer = world.call(&frame(&"x".repeat(100_000), object([]))).await;
     assert!(answer.to_json().len() < 1_000, "a long name is not echoed");
 }

@@ -1,0 +1,68 @@
+//! A message that waits for the owner's decision about its sender (5.2, `introduce/propose`).
+use muretai_plugins::Response;
+use muretai_protocol::{UnixSeconds, introduction::Introduction, json::Value, rpc::Refusal};
+use muretai_store::{
+    contacts::Coordinates,
+    introductions::Role,
+    requests::{NewRequest, Queued, RequestKind},
+};
+
+use super::{
+    REQUEST_LIFE_SECS, internal,
+    introduce::{introduction_request, introduction_row},
+    limits,
+    params::PeerFacts,
+    send::{self, sign_reply},
+};
+use crate::{
+    Agent,
+    receive::{ladder::Passed, refusals as say},
+    trust::Policies,
+};
+
+/// Holds a message and says so, or says that it cannot wait. One waits for each sender.
+pub(crate) async fn hold(
+    agent: &Agent,
+    passed: Passed,
+    extra: Option<String>,
+    introduction: Option<&Introduction>,
+    policies: &Policies,
+    now: UnixSeconds,
+) -> Result<Value, Refusal> {
+    let message = passed.verified.message();
+    // Nobody could tell later what a message without text was about, or to which group it belonged.
+    if message.text.is_empty() || message.meta("group").is_some() {
+        return Err(say::awaiting_approval());
+    }
+    let request = match introduction {
+        Some(introduction) => introduction_request(introduction, PeerFacts::default(), now),
+        None => message_request(&passed, now),
+    };
+    let row = introduction.map(|introduction| introduction_row(introduction, Role::Received, now));
+    let held = send::record(&passed.verified, passed.digest, extra, now, None);
+    match agent.store().hold_message(&held, row.as_ref(), &request, limits(policies)).await.map_err(internal)? {
+        Queued::Pending(_) => {}
+        Queued::Decided(_) | Queued::Full { .. } => return Err(say::awaiting_approval()),
+        Queued::Duplicate { same_content } => return Err(passed.duplicate(same_content)),
+    }
+    let (reply, _) = sign_reply(agent, &passed.verified, &Response::held());
+    passed.done();
+    Ok(reply)
+}
+
+fn message_request(passed: &Passed, now: UnixSeconds) -> NewRequest {
+    NewRequest {
+        kind: RequestKind::Message,
+        peer: passed.verified.from().clone(),
+        via: None,
+        about: None,
+        wire_id: None,
+        peer_name: None,
+        note: None,
+        coordinates: Coordinates::default(),
+        record: None,
+        is_vouched: false,
+        created: now,
+        expires: UnixSeconds(now.0.saturating_add(REQUEST_LIFE_SECS)),
+    }
+}

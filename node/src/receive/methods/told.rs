@@ -1,0 +1,106 @@
+//! What a notice brings beside its text: an introduction for this agent to use (5.2), a list of revocations (8.4).
+//!
+//! It is taken before the message is stored, so that an owner who reads of it finds it done. Taking it twice changes
+//! nothing, and a fault with it never costs the message.
+use muretai_plugins::ContactState;
+use muretai_protocol::{
+    UnixSeconds,
+    introduction::{self, Parties},
+    json::{Object, Value},
+    message::Message,
+    revocations,
+};
+use muretai_store::{
+    StoreError,
+    contacts::{CoordinateSource, Introduce},
+    introductions::{Kept, Role},
+};
+
+use super::{introduce::introduction_row, params::PeerFacts, send::is_notice};
+use crate::{Agent, receive::ladder::Passed};
+
+/// The status of a notice that brings an introduction.
+const INTRODUCTION: &str = "introduction";
+/// The status of a notice that brings a list of revocations.
+const REVOCATION: &str = "revocation";
+
+/// Takes what the message brings.
+pub(crate) async fn take(agent: &Agent, passed: &Passed, state: ContactState, now: UnixSeconds) {
+    let message = passed.verified.message();
+    if !is_notice(message) {
+        return;
+    }
+    let taken = match message.meta("status").and_then(Value::as_str) {
+        Some(INTRODUCTION) if state == ContactState::Direct => take_introduction(agent, passed, now).await,
+        Some(REVOCATION) => take_revocations(agent, passed, now).await,
+        _ => return,
+    };
+    if let Err(error) = taken {
+        tracing::error!(error = &error as &dyn std::error::Error, "what a notice brought could not be stored");
+    }
+}
+
+async fn take_introduction(agent: &Agent, passed: &Passed, now: UnixSeconds) -> Result<(), StoreError> {
+    let (message, from) = (passed.verified.message(), passed.verified.from());
+    let Some(vc) = message.meta("held_vc") else { return Ok(()) };
+    let parties = Parties { subject: agent.did(), target: None };
+    let introduction = match introduction::verify(vc, &parties, now) {
+        Ok(introduction) if introduction.issuer == *from => introduction,
+        Ok(_) => {
+            tracing::info!(%from, "an introduction of another issuer was not kept");
+            return Ok(());
+        }
+        Err(error) => {
+            tracing::info!(%from, error = &error as &dyn std::error::Error, "an introduction was not kept");
+            return Ok(());
+        }
+    };
+    let peer = target_facts(message);
+    let target = Introduce {
+        did: introduction.target.clone(),
+        peer_name: peer.name,
+        own_name: Some(agent.name().to_owned()),
+        coordinates: peer.coordinates,
+        source: CoordinateSource::Peer,
+        allow_private: false,
+        now,
+    };
+    match agent.store().keep_held(&introduction_row(&introduction, Role::Held, now), &target).await? {
+        Kept::Stored(contact) => tracing::info!(%from, to = contact.name, "an introduction arrived"),
+        Kept::NotNeeded(_) => {}
+        Kept::Refused => tracing::info!(%from, "an introduction was not kept: blocked, or too many"),
+    }
+    Ok(())
+}
+
+/// Where the target is, by the introducer's word; of what is malformed nothing is taken.
+fn target_facts(message: &Message) -> PeerFacts {
+    let named =
+        [("name", "held_vc_name"), ("url", "held_vc_url"), ("relay", "held_vc_relay"), ("enc_pub", "held_vc_enc_pub")];
+    let mut facts = PeerFacts::default();
+    for (key, member) in named {
+        let Some(value) = message.meta(member) else { continue };
+        let mut one = Object::from([(key.to_owned(), value.clone())]);
+        let Ok(read) = PeerFacts::read(&mut one) else { continue };
+        facts.name = facts.name.or(read.name);
+        facts.coordinates.url = facts.coordinates.url.or(read.coordinates.url);
+        facts.coordinates.relay = facts.coordinates.relay.or(read.coordinates.relay);
+        facts.coordinates.enc_pub = facts.coordinates.enc_pub.or(read.coordinates.enc_pub);
+    }
+    facts
+}
+
+async fn take_revocations(agent: &Agent, passed: &Passed, now: UnixSeconds) -> Result<(), StoreError> {
+    let from = passed.verified.from();
+    let Some(list) = passed.verified.message().meta("revocations") else { return Ok(()) };
+    match revocations::verify(list, from, now) {
+        Ok(list) => {
+            let changed = agent.learn_revocations(&list, now).await?;
+            tracing::info!(%from, changed, "a list of revocations arrived");
+        }
+        Err(error) => {
+            tracing::info!(%from, error = &error as &dyn std::error::Error, "a list of revocations was not taken");
+        }
+    }
+    Ok(())
+}
