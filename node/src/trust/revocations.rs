@@ -205,7 +205,7 @@ impl Agent {
     ) -> Result<Standing, StoreError> {
         let mut standing = Standing::default();
         for row in self.store().standing_introductions(subject, now).await?.into_iter().take(MAX_ASKED) {
-            let Some(issuer) = self.direct_contact(&row.issuer).await? else { continue };
+            let Some(issuer) = self.trusted_issuer(&row.issuer).await? else { continue };
             let verdict = self.revocation(&issuer, row.issuer_endpoint.as_deref(), &row.id).await;
             if verdict.passes(policy) {
                 standing.rows.push(row);
@@ -217,7 +217,7 @@ impl Agent {
     }
 
     /// The contact, when it is a direct one and not blocked: whose word counts.
-    pub(crate) async fn direct_contact(&self, did: &Did) -> Result<Option<Contact>, StoreError> {
+    pub(crate) async fn trusted_issuer(&self, did: &Did) -> Result<Option<Contact>, StoreError> {
         let contact = self.store().contact(did).await?;
         Ok(contact.filter(|contact| contact.relation == Relation::Direct && !contact.is_blocked))
     }

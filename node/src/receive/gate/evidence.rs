@@ -85,7 +85,7 @@ async fn judge(agent: &Agent, sender: &Sender<'_>, vc: &Value, policies: &Polici
         }
     };
     let mut facts = facts_of(&introduction);
-    let Some(issuer) = agent.direct_contact(&introduction.issuer).await? else {
+    let Some(issuer) = agent.trusted_issuer(&introduction.issuer).await? else {
         let refusal = plain(Code::IssuerNotTrusted, say::ISSUER_NOT_TRUSTED);
         return Ok(Evidence::Bad(refusal, Some(facts)));
     };
