@@ -5,10 +5,14 @@
 
 #[path = "native/bounds.rs"]
 mod bounds;
+#[path = "native/examples.rs"]
+mod examples;
 #[path = "native/faults.rs"]
 mod faults;
 #[path = "native/fixture.rs"]
 mod fixture;
+#[path = "native/json.rs"]
+mod json;
 #[path = "native/lifetime.rs"]
 mod lifetime;
 #[path = "native/loading.rs"]

@@ -27,28 +27,35 @@ pub(crate) fn host() -> HostCommand {
     HostCommand { program: env!("CARGO_BIN_EXE_muretai-plugin-host").into(), args: Vec::new() }
 }
 
-/// The bytes of a fixture as a library; `None`, with a printed skip, without a compiler.
+/// The compiler for a source by its ending; `None`, with a printed skip, when there is none.
 ///
 /// # Panics
 /// In CI a compiler must be there.
-pub(crate) fn library(source: &str) -> Option<Arc<[u8]>> {
+pub(crate) fn compiler(source: &str) -> Option<Command> {
     let (name, default) = if source.ends_with(".c") { ("CC", "cc") } else { ("CXX", "c++") };
     let compiler = std::env::var_os(name).unwrap_or_else(|| default.into());
-    let folder = folder();
+    if let Err(error) = Command::new(&compiler).arg("--version").output() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "no {compiler:?}: {error}");
+        eprintln!("SKIP no compiler {compiler:?}: {error}");
+        return None;
+    }
+    Some(Command::new(compiler))
+}
+
+/// The bytes of a source in this crate as a library; `None`, with a printed skip, without a compiler.
+pub(crate) fn compiled(source: &str) -> Option<Arc<[u8]>> {
     let out = tempfile::tempdir().unwrap();
     let library: PathBuf = out.path().join("fixture.so");
-    let mut command = Command::new(&compiler);
-    command.args(["-shared", "-fPIC", "-O0", "-w", "-pthread"]).arg("-I").arg(folder).arg("-o").arg(&library);
-    let done = match command.arg(folder.join("tests/fixtures").join(source)).output() {
-        Ok(done) => done,
-        Err(error) => {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "no {compiler:?}: {error}");
-            eprintln!("SKIP no compiler {compiler:?}: {error}");
-            return None;
-        }
-    };
+    let mut command = compiler(source)?;
+    command.args(["-shared", "-fPIC", "-O1", "-w", "-pthread"]).arg("-I").arg(folder()).arg("-o").arg(&library);
+    let done = command.arg(folder().join(source)).output().unwrap();
     assert!(done.status.success(), "{source}: {}", String::from_utf8_lossy(&done.stderr));
     Some(fs::read(library).unwrap().into())
+}
+
+/// The bytes of a fixture as a library.
+pub(crate) fn library(fixture: &str) -> Option<Arc<[u8]>> {
+    compiled(&format!("tests/fixtures/{fixture}"))
 }
 
 /// Starts a library without limits that matter.
@@ -59,4 +66,20 @@ pub(crate) async fn start(library: &Arc<[u8]>) -> Result<NativeEngine, PluginFau
 /// A fixture that is started.
 pub(crate) async fn engine(source: &str) -> Option<NativeEngine> {
     Some(start(&library(source)?).await.unwrap())
+}
+
+/// The example in Rust, built as its author would.
+pub(crate) fn rust_example() -> Arc<[u8]> {
+    // The test program is target/PROFILE/deps/NAME-HASH.
+    let exe = std::env::current_exe().unwrap();
+    let profile = exe.ancestors().nth(2).unwrap();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "-p", "muretai-example-units", "--target-dir"]).arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let done = cargo.current_dir(folder()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let name = format!("{}units{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    fs::read(profile.join(name)).unwrap().into()
 }

@@ -1,0 +1,74 @@
+//! The examples, loaded as their owner would have them loaded.
+use std::sync::Arc;
+
+use muretai_plugins::{
+    engine::{Engine, Limits, PluginFault},
+    native::{NativeEngine, describe},
+};
+use serde_json::{Value, json};
+
+use crate::fixture::{LONG, compiled, host, rust_example};
+
+async fn open(library: Arc<[u8]>, config: Value) -> Result<NativeEngine, PluginFault> {
+    NativeEngine::start(library, config.to_string().as_bytes(), Limits::default(), &host()).await
+}
+
+async fn call(engine: &NativeEngine, request: Value) -> Value {
+    let answer = engine.call(request.to_string().as_bytes(), LONG).await.unwrap();
+    serde_json::from_slice(&answer).unwrap()
+}
+
+fn policy(from: &str, contact: &str, domain: Option<&str>) -> Value {
+    json!({"op": "policy", "method": "message/send", "from": from, "contact": contact, "introduction": null,
+        "domain": domain, "now": 1_750_000_000})
+}
+
+#[tokio::test]
+async fn the_allow_list_in_c_decides_by_did_and_by_domain() {
+    let Some(library) = compiled("examples/allowlist/allowlist.c") else { return };
+    let about: Value = serde_json::from_slice(&describe(library.clone(), &host()).await.unwrap()).unwrap();
+    assert_eq!((about["name"].as_str(), about["policy"].as_bool()), (Some("allowlist"), Some(true)));
+    let config =
+        json!({"dids": ["did:key:zNorth"], "domains": ["example.com"], "refuse_code": -32015, "detail": "no\n"});
+    let engine = open(library.clone(), config).await.unwrap();
+    let allow = json!({"decision": "allow"});
+    assert_eq!(call(&engine, policy("did:key:zNorth", "none", None)).await, allow);
+    assert_eq!(call(&engine, policy("did:key:zEast", "none", Some("example.com"))).await, allow);
+    assert_eq!(call(&engine, policy("did:key:zEast", "direct", None)).await, json!({"decision": "pass"}));
+    let refusal = json!({"decision": "refuse", "code": -32015, "detail": "no\n"});
+    for other in [policy("did:key:zEast", "introduced", None), policy("did:key:zNort", "none", Some("com"))] {
+        assert_eq!(call(&engine, other).await, refusal);
+    }
+    assert!(matches!(engine.call(b"{\"op\":\"skill\"}", LONG).await, Err(PluginFault::Failed(_))));
+    engine.close().await;
+    let nobody = open(library.clone(), json!({})).await.unwrap();
+    let refusal = json!({"decision": "refuse", "code": -32010});
+    assert_eq!(call(&nobody, policy("did:key:zNorth", "none", None)).await, refusal);
+    let misspelt = open(library, json!({"did": []})).await;
+    assert!(matches!(misspelt.err(), Some(PluginFault::Failed(text)) if text.contains("other than `dids`")));
+}
+
+#[tokio::test]
+async fn the_unit_converter_answers_the_examples_that_it_declares() {
+    let library = rust_example();
+    let about: Value = serde_json::from_slice(&describe(library.clone(), &host()).await.unwrap()).unwrap();
+    let skill = &about["skills"][0];
+    let examples = skill["examples"].as_array().unwrap();
+    assert!(examples.len() >= 3);
+    let engine = open(library, json!({"digits": 6})).await.unwrap();
+    let ask = async |text: &str| {
+        let request = json!({"op": "skill", "skill": skill["id"], "text": text,
+            "from": {"did": "did:key:zNorth", "contact": "direct"}, "messageId": "m", "contextId": null, "now": 1});
+        call(&engine, request).await
+    };
+    for example in examples {
+        let answer = ask(example.as_str().unwrap()).await;
+        assert!(answer["text"].as_str().is_some_and(|text| !text.is_empty()), "{example}: {answer}");
+    }
+    assert_eq!(ask("5 km in mi").await, json!({"text": "5 km ≈ 3.10686 mi"}));
+    assert!(ask("5 km in kg").await["error"].as_str().unwrap().contains("nothing in common"));
+    assert_eq!(
+        ask("help").await["commands"][0],
+        json!({"keyword": "units", "label": "Convert", "params": "5 km in mi"})
+    );
+}
