@@ -344,3 +344,14 @@ pub(crate) fn introduction_row(issuer: &SigningKey, role: StoredRole, subject: &
         changed: issued,
     }
 }
+
+/// A lock file as a running `serve` of another agent in this home holds it.
+pub(crate) fn serve_elsewhere(owned: &Owned, name: &str, url: &str) -> std::fs::File {
+    let dir = Home::at(owned.home.path()).dir_for(name).unwrap();
+    std::fs::create_dir_all(&dir.path).unwrap();
+    let path = dir.path.join("serve.lock");
+    std::fs::write(&path, format!("1\n{url}\n")).unwrap();
+    let file = std::fs::File::open(path).unwrap();
+    file.lock().unwrap();
+    file
+}

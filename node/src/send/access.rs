@@ -116,10 +116,7 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Home,
-        testing::{self, Owned},
-    };
+    use crate::testing::{self, serve_elsewhere};
 
     #[test]
     fn tells_networks_apart() {
@@ -147,17 +144,6 @@ mod tests {
         ] {
             assert_eq!(network_of(url), network, "{url}");
         }
-    }
-
-    /// A lock file as a running `serve` of another agent in this home holds it.
-    fn serve_elsewhere(owned: &Owned, name: &str, url: &str) -> std::fs::File {
-        let dir = Home::at(owned.home.path()).dir_for(name).unwrap();
-        std::fs::create_dir_all(&dir.path).unwrap();
-        let path = dir.path.join("serve.lock");
-        std::fs::write(&path, format!("1\n{url}\n")).unwrap();
-        let file = std::fs::File::open(path).unwrap();
-        file.lock().unwrap();
-        file
     }
 
     #[tokio::test]

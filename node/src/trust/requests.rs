@@ -78,7 +78,8 @@ impl Agent {
         }
         self.check_decision(request, &row).await?;
         let mut notes = Vec::new();
-        let is_open = matches!(row.status, RequestStatus::Pending | RequestStatus::Hidden);
+        // A no can be taken back.
+        let is_open = matches!(row.status, RequestStatus::Pending | RequestStatus::Rejected);
         let written = match (row.kind, request.decision) {
             (RequestKind::IntroduceMe, Decision::Accept) if is_open => self.vouch_for_asker(&row).await?,
             (RequestKind::Referral, Decision::Accept) if is_open => {
@@ -120,7 +121,8 @@ impl Agent {
     /// What would make the decision fail, found before anything is written.
     async fn check_decision(&self, request: &DecideRequest, row: &RequestRow) -> Result<(), TrustError> {
         let is_yes = request.decision == Decision::Accept;
-        if !request.refer.is_empty() && !(is_yes && row.kind == RequestKind::Referral) {
+        let may_refer = is_yes && row.kind == RequestKind::Referral;
+        if !(request.refer.is_empty() || may_refer) {
             return Err(TrustError::OutOfRange {
                 what: "list of contacts to name",
                 found: "given".to_owned(),

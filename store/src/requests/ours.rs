@@ -46,11 +46,24 @@ pub(super) async fn settle(
     }
     mark_fresh(conn, handling).await?;
     match decision {
-        Decision::Accept => Ok(Answered::Connected(contacts::introduce(conn, who).await?)),
+        Decision::Accept => {
+            let who = Introduce { coordinates: known(&who.coordinates, &row.coordinates), ..who.clone() };
+            Ok(Answered::Connected(contacts::introduce(conn, &who).await?))
+        }
         Decision::Reject => {
             rows::close(conn, row.id, RequestStatus::Rejected, who.now).await?;
             Ok(Answered::Rejected)
         }
+    }
+}
+
+/// Where a peer is: as it says, or as it was asked. Its owner may decide while nobody serves.
+fn known(told: &Coordinates, asked: &Coordinates) -> Coordinates {
+    let either = |told: &Option<String>, asked: &Option<String>| told.clone().or_else(|| asked.clone());
+    Coordinates {
+        url: either(&told.url, &asked.url),
+        relay: either(&told.relay, &asked.relay),
+        enc_pub: either(&told.enc_pub, &asked.enc_pub),
     }
 }
 
