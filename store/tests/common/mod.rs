@@ -1,5 +1,7 @@
 //! What every test of the store needs.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file is a crate that uses its part")]
+pub mod asks;
+
 use muretai_protocol::{Did, UnixSeconds, did::PublicKey};
 use muretai_store::{
     Store,
