@@ -88,6 +88,8 @@ struct MessageJson<'a> {
     unread: bool,
     verified: bool,
     auto: bool,
+    /// Of an automatic message: what it is about, in a word.
+    notice: Option<String>,
     status: Option<&'static str>,
     extra: Option<Box<RawValue>>,
 }
@@ -267,6 +269,7 @@ fn message_json<'a>(row: &'a MessageRow, me: &'a str) -> MessageJson<'a> {
         unread: row.is_unread,
         verified: row.is_verified,
         auto: row.is_auto,
+        notice: notice(row),
         status: row.status.map(status),
         extra: row.extra.clone().map(wire::raw_text),
     }
@@ -292,11 +295,12 @@ fn shown(row: &MessageRow) -> String {
         people::shown(&row.peer),
         paint(DIM, &ids(row)),
     );
+    let notice = notice(row);
     let signed_later = row.timestamp.0.abs_diff(row.received.0) > 600;
     for (is_set, word) in [
         (row.is_unread, "new".to_owned()),
         (row.direction == Direction::In && !row.is_verified, "not verified".to_owned()),
-        (row.is_auto, "automatic".to_owned()),
+        (row.is_auto, notice.as_deref().map_or("automatic".to_owned(), |word| format!("automatic: {word}"))),
         (row.status.is_some_and(|status| status != OutStatus::Delivered), row.status.map_or("", status).to_owned()),
         (signed_later, format!("signed {}", clock::local(row.timestamp))),
         (has_other_parts(row), "has more than text, see --json".to_owned()),
@@ -305,8 +309,12 @@ fn shown(row: &MessageRow) -> String {
             facts.push_str(&format!("  [{word}]"));
         }
     }
+    let hint = match (row.direction, notice.as_deref()) {
+        (Direction::In, Some("introduction")) => "\n  (`muretai introduce list --held` shows whether it was kept)",
+        _ => "",
+    };
     let body: String = text::body(&row.text).lines().map(|line| format!("\n  {line}")).collect();
-    format!("{facts}{body}\n\n")
+    format!("{facts}{body}{hint}\n\n", hint = paint(DIM, hint))
 }
 
 /// What `send --reply-to` and `send --context` take to answer a message.
@@ -316,6 +324,14 @@ fn ids(row: &MessageRow) -> String {
         Some(context) => format!("{id} context {}", people::shown(context)),
         None => id,
     }
+}
+
+/// What an automatic message is about, in the one word of its metadata: `introduction`, `revocation`, `greeting`.
+fn notice(row: &MessageRow) -> Option<String> {
+    let extra = row.extra.as_ref().filter(|_| row.is_auto)?;
+    let extra = json::parse(extra.as_bytes()).ok()?;
+    let word = extra.member("metadata")?.member("status")?.as_str()?;
+    Some(people::shown(word))
 }
 
 /// Whether parts that are no text came with it; they are unsigned and never shown.
@@ -356,6 +372,18 @@ mod tests {
         assert_eq!(shown.lines().filter(|line| line.starts_with('#')).count(), 1, "{shown}");
         assert!(!shown.contains(['\u{1b}', '\r', '\u{202e}']), "{shown:?}");
         assert!(shown.contains("did:key:z6Mk"));
+    }
+
+    #[test]
+    fn an_introduction_says_what_it_is_and_where_it_went() {
+        let extra = Some(r#"{"metadata":{"auto":true,"status":"introduction","held_vc":{}}}"#.to_owned());
+        let message = MessageRow { is_auto: true, extra, ..row("west introduces you to south") };
+        let shown = anstream::adapter::strip_str(&shown(&message)).to_string();
+        assert!(shown.contains("[automatic: introduction]") && shown.contains("introduce list --held"), "{shown}");
+        assert_eq!(message_json(&message, "did:key:me").notice.as_deref(), Some("introduction"));
+        let forged = MessageRow { is_auto: true, extra: Some(r#"{"metadata":{"status":7}}"#.to_owned()), ..row("x") };
+        assert_eq!(notice(&forged), None);
+        assert_eq!(notice(&MessageRow { is_auto: false, ..message }), None);
     }
 
     #[test]

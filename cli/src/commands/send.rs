@@ -10,7 +10,7 @@ use crate::{
     context::{self, Context},
     exit::Exit,
     failure::Failure,
-    parse, people, progress, stdin, wire,
+    parse, people, progress, shell, stdin, wire,
 };
 
 /// Send a signed message and print the verified reply
@@ -209,7 +209,7 @@ fn print(context: &Context, sent: &Sent) -> Result<(), Failure> {
     }
     let to = people::shown(sent.to_name.as_deref().unwrap_or(sent.to.as_ref().map_or(&sent.url, |did| did.as_str())));
     match &sent.reply {
-        Some(reply) => print_reply(context, &to, reply),
+        Some(reply) => print_reply(context, sent, &to, reply),
         None => {
             context.out.note(match sent.status {
                 SentStatus::Duplicate if sent.attempts > 1 => "delivered by an earlier attempt; its reply is not known",
@@ -221,9 +221,15 @@ fn print(context: &Context, sent: &Sent) -> Result<(), Failure> {
     }
 }
 
-fn print_reply(context: &Context, to: &str, reply: &SentReply) -> Result<(), Failure> {
+fn print_reply(context: &Context, sent: &Sent, to: &str, reply: &SentReply) -> Result<(), Failure> {
     if !reply.is_verified {
         context.out.warn(&format!("{to} has no DID: this reply is not verified"));
+    }
+    if reply.is_auto && reply.status.as_deref() == Some("held") {
+        context.out.note(&format!("held: {to} keeps it for its owner, who has to let you in first"));
+        let peer = shell::quoted(sent_to(sent));
+        context.next(&format!("`muretai trust-status --ask {peer}` shows how that stands"));
+        return Ok(());
     }
     if reply.text.is_empty() {
         let status = people::shown(reply.status.as_deref().unwrap_or("no text"));
@@ -243,6 +249,11 @@ fn print_reply(context: &Context, to: &str, reply: &SentReply) -> Result<(), Fai
         context.out.note(&format!("an automatic answer of {to}:"));
     }
     context.out.text(&text::body(&reply.text))
+}
+
+/// The peer, as the next command names it.
+fn sent_to(sent: &Sent) -> &str {
+    sent.to_name.as_deref().unwrap_or(&sent.url)
 }
 
 /// The words of section 5.4 in a sentence; another peer's words as they are.

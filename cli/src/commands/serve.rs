@@ -17,6 +17,8 @@ use crate::{
     signals::Signals,
 };
 
+mod digest;
+
 /// Threads that answer. More than this many would wait for the same disk.
 const MAX_WORKERS: usize = 4;
 
@@ -128,6 +130,7 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut running = std::pin::pin!(running);
     let ended = tokio::select! {
         ended = &mut running => ended,
+        never = digest::watch(context, &agent) => match never {},
         () = signals.next() => {
             stop.stop();
             context.out.note("stopping: finishing what is under way; once more to stop at once");

@@ -176,6 +176,7 @@ impl Doctor {
             Err(error) => self.failed("database", "it cannot be used", &error),
             Ok(agent) => {
                 self.database(&agent).await;
+                self.trust(&agent).await;
                 self.service(&agent).await;
                 agent.close().await;
             }
@@ -217,6 +218,32 @@ impl Doctor {
         match agent.store().messages(&newest).await {
             Err(error) => self.failed("messages", "they cannot be read", &error),
             Ok(rows) => self.clock(rows.first().map(|row| row.received.0).or(Some(i64::MIN))),
+        }
+    }
+
+    /// What waits for the owner, and what is owed to peers and could not be said yet.
+    async fn trust(&mut self, agent: &Agent) {
+        match agent.store().pending_count(agent::now()).await {
+            Err(error) => self.failed("requests", "they cannot be read", &error),
+            Ok(0) => self.note("requests", Status::Ok, "none waits for you", None),
+            Ok(count) => {
+                let hint = format!("`muretai --as {} requests` lists them", agent.name());
+                self.note("requests", Status::Ok, format!("{count} wait for you"), Some(hint));
+            }
+        }
+        match agent.store().errands().await {
+            Err(error) => self.failed("errands", "they cannot be read", &error),
+            Ok(errands) if errands.is_empty() => {
+                self.note("errands", Status::Ok, "no peer has to be told anything", None)
+            }
+            Ok(errands) => {
+                let mut detail = format!("{} peers have to be told of a decision", errands.len());
+                if let Some(error) = errands.iter().find_map(|errand| errand.last_error.as_ref()) {
+                    detail.push_str(&format!("; the last attempt failed: {error}"));
+                }
+                let hint = format!("`muretai --as {} serve` goes on trying for 7 days", agent.name());
+                self.note("errands", Status::Warning, detail, Some(hint));
+            }
         }
     }
 
