@@ -12,7 +12,9 @@ pub mod http;
 pub mod peer;
 pub mod rpc;
 pub mod serve;
+pub mod trust;
 pub mod unprivileged;
+pub mod vouch;
 pub mod wait;
 
 pub use home::{Done, Home};
