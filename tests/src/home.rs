@@ -122,6 +122,19 @@ impl Home {
         self.run(["--as", name, "invite", "create", "--json"]).ok().json()
     }
 
+    /// Changes the database of an agent by hand, for what takes days otherwise; gives how many rows changed.
+    pub fn sql(&self, name: &str, statement: &str) -> u64 {
+        use sqlx::{Connection, Executor, SqliteConnection, sqlite::SqliteConnectOptions};
+        let options = SqliteConnectOptions::new().filename(self.agent(name).join("agent.db"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut conn = SqliteConnection::connect_with(&options.busy_timeout(wait::PATIENCE)).await.unwrap();
+            let done = conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned()))).await.unwrap();
+            conn.close().await.unwrap();
+            done.rows_affected()
+        })
+    }
+
     /// The path of a file in the scratch folder, with this content.
     pub fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);

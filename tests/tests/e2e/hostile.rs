@@ -16,7 +16,7 @@ use muretai_tests::{
 use serde_json::{Value, json};
 
 /// The card of `key` at `url`.
-fn card_of(key: &Key, url: &str) -> wire_json::Value {
+pub(super) fn card_of(key: &Key, url: &str) -> wire_json::Value {
     let spec = card::CardSpec {
         did: &key.did().parse().unwrap(),
         name: "west",
@@ -34,16 +34,16 @@ fn card_of(key: &Key, url: &str) -> wire_json::Value {
 }
 
 /// The signed envelope around a card.
-fn envelope(key: &Key, card: &wire_json::Value, age_secs: i64) -> Act {
+pub(super) fn envelope(key: &Key, card: &wire_json::Value, age_secs: i64) -> Act {
     document(&card::sign_envelope(key.signing(), card, UnixSeconds(rpc::now() - age_secs)).unwrap())
 }
 
-fn document(value: &wire_json::Value) -> Act {
+pub(super) fn document(value: &wire_json::Value) -> Act {
     Act::Answer(200, "application/json", wire_json::canonical_as_received(value).unwrap().into_bytes())
 }
 
 /// A peer with a proper card and envelope, whose answer to a POST is up to the test.
-fn peer(key: Key, post: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Peer {
+pub(super) fn peer(key: Key, post: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Peer {
     Peer::start(move |seen, addr| {
         let card = card_of(&key, &format!("http://{addr}"));
         match (seen.method.as_str(), seen.path.as_str()) {
@@ -55,7 +55,7 @@ fn peer(key: Key, post: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Peer {
 }
 
 /// The message that a POST carries.
-fn message_of(seen: &Seen) -> Value {
+pub(super) fn message_of(seen: &Seen) -> Value {
     let request: Value = serde_json::from_slice(&seen.body).unwrap();
     request["params"]["message"].clone()
 }
@@ -81,7 +81,7 @@ fn id_of(seen: &Seen) -> Value {
     serde_json::from_slice::<Value>(&seen.body).unwrap()["id"].clone()
 }
 
-fn answer(seen: &Seen, result: Value) -> Act {
+pub(super) fn answer(seen: &Seen, result: Value) -> Act {
     Act::json(&json!({"jsonrpc": "2.0", "id": id_of(seen), "result": result}))
 }
 
