@@ -2,7 +2,7 @@
 
 use std::{future::Future, io::Read, sync::OnceLock, time::Duration};
 
-use muretai_node::send::{ResendRequest, SendError, SendRequest, Sent, SentReply, SentStatus};
+use muretai_node::send::{ResendRequest, SendError, SendRequest, Sent, SentReply, SentStatus, outbox::ReplyCommand};
 use muretai_protocol::{limits::MAX_TEXT_BYTES, text};
 use serde::Serialize;
 
@@ -73,6 +73,14 @@ struct SentJson<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+struct CommandJson<'a> {
+    keyword: &'a str,
+    label: &'a str,
+    params: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ReplyJson<'a> {
     text: &'a str,
     from: Option<&'a str>,
@@ -82,6 +90,7 @@ struct ReplyJson<'a> {
     auto: bool,
     status: Option<&'a str>,
     context_id: Option<&'a str>,
+    commands: Vec<CommandJson<'a>>,
 }
 
 /// What to do with a text that cannot be sent.
@@ -248,7 +257,23 @@ fn print_reply(context: &Context, sent: &Sent, to: &str, reply: &SentReply) -> R
     if reply.is_auto {
         context.out.note(&format!("an automatic answer of {to}:"));
     }
-    context.out.text(&text::body(&reply.text))
+    context.out.text(&text::body(&reply.text))?;
+    offer(context, sent, &reply.commands);
+    Ok(())
+}
+
+/// Shows what the peer offers to be sent next, as it can be typed.
+fn offer(context: &Context, sent: &Sent, commands: &[ReplyCommand]) {
+    for command in commands {
+        let params = command.params.as_deref().map(|params| format!(" {}", people::shown(params))).unwrap_or_default();
+        let words = shell::quoted(&format!("{}{params}", people::shown(&command.keyword)));
+        let peer = shell::quoted(sent_to(sent));
+        context.next(&format!("  {}: `muretai send {peer} {words}`", people::shown(&command.label)));
+    }
+}
+
+fn command_json(command: &ReplyCommand) -> CommandJson<'_> {
+    CommandJson { keyword: &command.keyword, label: &command.label, params: command.params.as_deref() }
 }
 
 /// The peer, as the next command names it.
@@ -284,6 +309,7 @@ fn json(sent: &Sent) -> SentJson<'_> {
             auto: reply.is_auto,
             status: reply.status.as_deref(),
             context_id: reply.context_id.as_deref(),
+            commands: reply.commands.iter().map(command_json).collect(),
         }),
     }
 }

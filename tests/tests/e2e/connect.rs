@@ -97,7 +97,11 @@ fn a_request_is_signed_as_one_and_well_formed() {
         assert_ne!(code(&answer), 0, "{text:?}: {answer}");
     }
     for params in [json!({"name": 5}), json!({"note": []}), json!({"url": 7})] {
-        assert_eq!(code(&call(&serve, &north, "connect/request", "connect/request", params.clone())), -32602, "{params}");
+        assert_eq!(
+            code(&call(&serve, &north, "connect/request", "connect/request", params.clone())),
+            -32602,
+            "{params}"
+        );
     }
     for decision in [json!({}), json!({"decision": "maybe"}), json!({"decision": true})] {
         let answer = call(&serve, &north, "connect/respond", "connect/respond", decision.clone());

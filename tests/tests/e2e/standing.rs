@@ -28,7 +28,10 @@ fn everybody_may_ask_about_itself() {
     );
     assert_eq!(code(&status(&serve, &north, Some(north.did()))), 0, "naming oneself is no third party");
     let direct = about(&west);
-    assert_eq!((&direct["relation"], &direct["depth"], &direct["trusted"]), (&json!("direct"), &json!(1), &json!(true)));
+    assert_eq!(
+        (&direct["relation"], &direct["depth"], &direct["trusted"]),
+        (&json!("direct"), &json!(1), &json!(true))
+    );
     assert_eq!(code(&connect(&serve, &north)), 0);
     let pending = about(&north);
     assert_eq!((&pending["relation"], &pending["trusted"]), (&json!("pending"), &json!(false)));
@@ -114,8 +117,18 @@ fn every_method(serve: &Serve, key: &Key, west: &Key) -> Vec<(&'static str, Valu
         ("trust/status", status(serve, key, Some(west.did()))),
         ("referral/request", ask("referral/request", "who knows law?", json!({}))),
         ("introduction/request", ask("introduction/request", &format!("introduce-me-to:{}", west.did()), json!({}))),
-        ("introduce/propose", ask("introduce/propose", "introduce/propose", json!({"vc": by_me, "subject": {"did": Key::of(9).did()}}))),
-        ("introduce/respond", ask("introduce/respond", "introduce/respond", json!({"introductionId": about_me["id"], "decision": "accept"}))),
+        (
+            "introduce/propose",
+            ask("introduce/propose", "introduce/propose", json!({"vc": by_me, "subject": {"did": Key::of(9).did()}})),
+        ),
+        (
+            "introduce/respond",
+            ask(
+                "introduce/respond",
+                "introduce/respond",
+                json!({"introductionId": about_me["id"], "decision": "accept"}),
+            ),
+        ),
         ("connect/respond", ask("connect/respond", "connect/respond", json!({"decision": "accept"}))),
         ("onboard/claim", ask("onboard/claim", "onboard/claim", json!({"nonce": "no-such"}))),
         ("connect/request", connect(serve, key)),
@@ -127,7 +140,13 @@ fn every_method(serve: &Serve, key: &Key, west: &Key) -> Vec<(&'static str, Valu
 
 #[test]
 fn a_blocked_peer_hears_what_a_stranger_hears_on_every_method() {
-    for policies in [&[][..], &[("trust-query", "public")], &[("connect", "open")], &[("connect", "closed")], &[("domain", "required")]] {
+    for policies in [
+        &[][..],
+        &[("trust-query", "public")],
+        &[("connect", "open")],
+        &[("connect", "closed")],
+        &[("domain", "required")],
+    ] {
         let home = Home::with_agent("south");
         for (name, value) in policies {
             home.run(["policy", "set", name, value]).ok();
