@@ -4,8 +4,8 @@
  *
  *     dids = ["did:key:z6Mk..."]
  *     domains = ["example.com"]
- *     refuse_code = -32010          # the default; -32011 and -32013 to -32015 are possible too
- *     detail = "ask me elsewhere"   # what a refused sender reads; optional
+ *     refuse_code = -32010          # the default; -32011, -32013 to -32015 and -32020 are possible too
+ *     detail = "ask me elsewhere"   # what a refused sender reads, at most 200 characters; optional
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 #include "muretai_json.h"
 #include "muretai_plugin.h"
 
-#define MAX_DETAIL 512
+#define MAX_DETAIL_CHARS 200
+#define MAX_DETAIL (4 * MAX_DETAIL_CHARS + 1)
 #define DEFAULT_CODE (-32010)
 
 typedef struct allowlist {
@@ -22,7 +23,7 @@ typedef struct allowlist {
     muretai_json domains;
     int64_t refuse_code;
     char detail[MAX_DETAIL];
-    uint8_t answer[MAX_DETAIL * 6 + 128]; /* a detail with every byte escaped fits */
+    uint8_t answer[2 * MAX_DETAIL + 128]; /* a detail of nothing but quotes fits */
 } allowlist;
 
 static const char DESCRIPTION[] =
@@ -58,7 +59,17 @@ static bool is_list_of_strings(muretai_json list) {
 
 /* The codes of the gate that a policy may choose. */
 static bool is_refusal(int64_t code) {
-    return code == -32010 || code == -32011 || (code <= -32013 && code >= -32015);
+    return code == -32010 || code == -32011 || (code <= -32013 && code >= -32015) || code == -32020;
+}
+
+/* One line that is not too long: anything else the host would refuse when it is too late. */
+static bool is_detail(const char *text) {
+    size_t chars = 0;
+    for (; *text != 0; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) return false;
+        if (((unsigned char)*text & 0xc0) != 0x80) chars++;
+    }
+    return chars > 0 && chars <= MAX_DETAIL_CHARS;
 }
 
 /* Reads the config into `list`. NULL, or what is wrong. A misspelt member would leave a list empty: it is refused. */
@@ -77,10 +88,10 @@ static const char *read_config(allowlist *list, const uint8_t *config, size_t le
             list->domains = value;
         } else if (muretai_json_equals(key, "refuse_code")) {
             if (!muretai_json_int(value, &list->refuse_code) || !is_refusal(list->refuse_code))
-                return "`refuse_code` must be -32010, -32011, -32013, -32014 or -32015";
+                return "`refuse_code` must be -32010, -32011, -32013, -32014, -32015 or -32020";
         } else if (muretai_json_equals(key, "detail")) {
-            if (!muretai_json_string(value, list->detail, sizeof list->detail, NULL))
-                return "`detail` must be a text of at most 511 bytes";
+            if (!muretai_json_string(value, list->detail, sizeof list->detail, NULL) || !is_detail(list->detail))
+                return "`detail` must be a line of 1 to 200 characters";
         } else {
             return "the config has a member other than `dids`, `domains`, `refuse_code` and `detail`";
         }

@@ -49,6 +49,8 @@ int main(void) {
     refuses(plugin, "{\"dids\":[1]}");
     refuses(plugin, "{\"refuse_code\":0}");
     refuses(plugin, "{\"refuse_code\":-32601}");
+    refuses(plugin, "{\"detail\":\"two\\nlines\"}");
+    refuses(plugin, "{\"detail\":\"\"}");
     refuses(plugin, "{\"did\":[\"did:key:zNorth\"]}");
     return failures == 0 ? 0 : 1;
 }

@@ -51,12 +51,15 @@ pub(crate) fn decision(decision: &Decision) -> Vec<u8> {
             Decision::Pass => "pass",
         }
     });
-    if let Decision::Refuse { code, detail } = decision {
+    if let Decision::Refuse { code, detail, retry_after } = decision {
         if let Some(code) = code {
             document["code"] = (*code).into();
         }
         if let Some(detail) = detail {
             document["detail"] = detail.as_str().into();
+        }
+        if let Some(secs) = retry_after {
+            document["retryAfter"] = (*secs).into();
         }
     }
     bytes(&document)
@@ -75,9 +78,10 @@ mod tests {
         assert_eq!(reply(&Ok(Reply::text("hi"))), br#"{"text":"hi"}"#);
         assert_eq!(reply(&Err(Error::new("no"))), br#"{"error":"no"}"#);
         assert_eq!(decision(&Decision::Pass), br#"{"decision":"pass"}"#);
-        let refusal = Decision::Refuse { code: Some(-32010), detail: Some("not on the list".into()) };
+        assert_eq!(decision(&Decision::refuse()), br#"{"decision":"refuse"}"#);
+        let refusal = Decision::Refuse { code: Some(-32004), detail: Some("closed".into()), retry_after: Some(60) };
         let document: Value = serde_json::from_slice(&decision(&refusal)).unwrap();
-        assert_eq!(document, json!({"decision": "refuse", "code": -32010, "detail": "not on the list"}));
+        assert_eq!(document, json!({"decision": "refuse", "code": -32004, "detail": "closed", "retryAfter": 60}));
     }
 
     #[test]

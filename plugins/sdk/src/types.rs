@@ -200,13 +200,22 @@ pub enum Decision {
     Refuse {
         /// -32010 …
         code: Option<i32>,
-        /// What the sender reads.
+        /// What the sender reads: one line of at most 200 characters.
         detail: Option<String>,
+        /// Seconds after which it may try again. With code -32004 only.
+        retry_after: Option<u32>,
     },
     /// Put it before the owner.
     Hold,
     /// Not for this policy to say.
     Pass,
+}
+
+impl Decision {
+    /// Refuses as every stranger is refused, so that the policy does not show.
+    pub fn refuse() -> Decision {
+        Decision::Refuse { code: None, detail: None, retry_after: None }
+    }
 }
 
 /// Why something failed: one text for people.

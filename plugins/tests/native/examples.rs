@@ -29,13 +29,13 @@ async fn the_allow_list_in_c_decides_by_did_and_by_domain() {
     let about: Value = serde_json::from_slice(&describe(library.clone(), &host()).await.unwrap()).unwrap();
     assert_eq!((about["name"].as_str(), about["policy"].as_bool()), (Some("allowlist"), Some(true)));
     let config =
-        json!({"dids": ["did:key:zNorth"], "domains": ["example.com"], "refuse_code": -32015, "detail": "no\n"});
+        json!({"dids": ["did:key:zNorth"], "domains": ["example.com"], "refuse_code": -32015, "detail": "not \"you\""});
     let engine = open(library.clone(), config).await.unwrap();
     let allow = json!({"decision": "allow"});
     assert_eq!(call(&engine, policy("did:key:zNorth", "none", None)).await, allow);
     assert_eq!(call(&engine, policy("did:key:zEast", "none", Some("example.com"))).await, allow);
     assert_eq!(call(&engine, policy("did:key:zEast", "direct", None)).await, json!({"decision": "pass"}));
-    let refusal = json!({"decision": "refuse", "code": -32015, "detail": "no\n"});
+    let refusal = json!({"decision": "refuse", "code": -32015, "detail": "not \"you\""});
     for other in [policy("did:key:zEast", "introduced", None), policy("did:key:zNort", "none", Some("com"))] {
         assert_eq!(call(&engine, other).await, refusal);
     }
@@ -44,6 +44,9 @@ async fn the_allow_list_in_c_decides_by_did_and_by_domain() {
     let nobody = open(library.clone(), json!({})).await.unwrap();
     let refusal = json!({"decision": "refuse", "code": -32010});
     assert_eq!(call(&nobody, policy("did:key:zNorth", "none", None)).await, refusal);
+    let long = open(library.clone(), json!({"detail": "é".repeat(201)})).await;
+    assert!(matches!(long.err(), Some(PluginFault::Failed(text)) if text.contains("200")));
+    open(library.clone(), json!({"detail": "é".repeat(200)})).await.unwrap();
     let misspelt = open(library, json!({"did": []})).await;
     assert!(matches!(misspelt.err(), Some(PluginFault::Failed(text)) if text.contains("other than `dids`")));
 }
