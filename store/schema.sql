@@ -67,6 +67,25 @@ CREATE TABLE settings (
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE contacts_version (
+    version INTEGER NOT NULL
+) STRICT;
+
+CREATE TRIGGER contacts_added AFTER INSERT ON contacts
+BEGIN
+    UPDATE contacts_version SET version = version + 1;
+END;
+
+CREATE TRIGGER contacts_changed AFTER UPDATE OF peer, relation, is_blocked ON contacts
+BEGIN
+    UPDATE contacts_version SET version = version + 1;
+END;
+
+CREATE TRIGGER contacts_removed AFTER DELETE ON contacts
+BEGIN
+    UPDATE contacts_version SET version = version + 1;
+END;
+
 CREATE TABLE introductions (
     seq INTEGER PRIMARY KEY,
     role INTEGER NOT NULL,

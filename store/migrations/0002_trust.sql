@@ -3,6 +3,29 @@
 -- A JSON list of strings; the owner's tags.
 ALTER TABLE contacts ADD COLUMN expertise TEXT NOT NULL DEFAULT '[]';
 
+-- One row: grows with every relation and every block that changes, in whichever process. A reader that remembers contacts
+-- sees by it whether it may still believe what it remembers.
+CREATE TABLE contacts_version (
+    version INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO contacts_version (version) VALUES (0);
+
+CREATE TRIGGER contacts_added AFTER INSERT ON contacts
+BEGIN
+    UPDATE contacts_version SET version = version + 1;
+END;
+
+CREATE TRIGGER contacts_changed AFTER UPDATE OF peer, relation, is_blocked ON contacts
+BEGIN
+    UPDATE contacts_version SET version = version + 1;
+END;
+
+CREATE TRIGGER contacts_removed AFTER DELETE ON contacts
+BEGIN
+    UPDATE contacts_version SET version = version + 1;
+END;
+
 -- Credentials by which somebody vouches. role: 0 this agent issued it, 1 it was told (target), 2 it was given (subject).
 -- status: 0 pending, 1 accepted, 2 rejected, 3 revoked, 4 ended.
 CREATE TABLE introductions (

@@ -7,7 +7,7 @@ use crate::{
     handled::SharedTail,
     open::Location,
     queue::take_waiting,
-    standing::{self, Asked},
+    standing::{self, Asked, Known},
 };
 
 /// Small: a connection's cache is memory that an idle agent keeps.
@@ -33,6 +33,7 @@ pub(crate) async fn run(
     let mut conn = first;
     let mut waiting = Vec::with_capacity(standing::MAX_BATCH);
     let mut asked = Vec::with_capacity(standing::MAX_BATCH);
+    let mut known = Known::default();
     let mut closing = Vec::new();
     while take_waiting(&mut jobs, &mut waiting, standing::MAX_BATCH).await > 0 {
         for job in waiting.drain(..) {
@@ -49,8 +50,12 @@ pub(crate) async fn run(
                 }
             }
         }
+        if conn.is_none() {
+            // Whatever is opened next, nothing is known of it.
+            known = Known::default();
+        }
         if !asked.is_empty() {
-            let is_sound = standing::answer(lend(&location, &mut conn).await, &mut asked, &tail).await;
+            let is_sound = standing::answer(lend(&location, &mut conn).await, &mut asked, &tail, &mut known).await;
             if !is_sound {
                 conn = None;
             }

@@ -169,3 +169,41 @@ async fn tags_are_the_owners_and_bounded() {
     assert!(store.set_expertise(&did(1), &[]).await.unwrap());
     assert!(store.contact(&did(1)).await.unwrap().unwrap().expertise.is_empty());
 }
+
+#[tokio::test]
+async fn what_another_process_decides_about_a_contact_counts_at_once() {
+    let (folder, store) = fresh().await;
+    let other = Store::open(&folder.path().join("agent.db")).await.unwrap();
+    let north = did(1);
+    let look = async || {
+        let mut seen = Vec::new();
+        for id in ["a", "b"] {
+            let standing = store.standing(north.as_str(), id).await.unwrap();
+            seen.push((standing.is_direct, standing.is_introduced, standing.is_blocked));
+        }
+        assert_eq!(seen[0], seen[1], "read, and remembered");
+        seen[0]
+    };
+    assert_eq!(look().await, (false, false, false));
+    connect(&other, &north, "north").await;
+    assert_eq!(look().await, (true, false, false));
+    other.set_blocked(&north, true, NOW).await.unwrap();
+    assert_eq!(look().await, (true, false, true));
+    other.remove_contact(&north).await.unwrap();
+    assert_eq!(look().await, (false, false, true));
+    other.set_blocked(&north, false, NOW).await.unwrap();
+    assert_eq!(look().await, (false, false, false));
+    // Many at once, known and unknown.
+    connect(&other, &did(2), "south").await;
+    for _ in 0..2 {
+        let calls: Vec<_> = (0..64)
+            .map(|n| {
+                let store = store.clone();
+                tokio::spawn(async move { store.standing(did(n % 3).as_str(), "m").await.unwrap().is_direct })
+            })
+            .collect();
+        for (n, call) in calls.into_iter().enumerate() {
+            assert_eq!(call.await.unwrap(), n % 3 == 2);
+        }
+    }
+}
