@@ -19,3 +19,6 @@ mod whom;
 
 pub use error::TrustError;
 pub use policies::{Policies, Policy};
+
+#[cfg(test)]
+mod tests;

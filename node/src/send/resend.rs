@@ -1,7 +1,7 @@
 //! A message that is in the store and was not delivered, sent once more under its own id.
 use std::{sync::OnceLock, time::Duration};
 
-use muretai_protocol::Did;
+use muretai_protocol::{Did, json::Value};
 use muretai_store::messages::{MessageRow, OutStatus};
 use muretai_transports::guard::Policy;
 use tokio::time::{Instant, timeout_at};
@@ -46,6 +46,11 @@ impl Agent {
             Some(OutStatus::Queued | OutStatus::Failed) => {}
             Some(OutStatus::Refused) => return Err(settled(&stored, "the peer refused it")),
             Some(OutStatus::Delivered) | None => return Err(settled(&stored, "it was delivered")),
+        }
+        // A notice that is owed carries more than its text, and goes again by itself.
+        let quoted = Value::from(message_id).to_json();
+        if self.store().errands().await?.iter().any(|owed| owed.errand.payload.contains(&quoted)) {
+            return Err(settled(&stored, "it is a notice that `muretai serve` sends by itself"));
         }
         let deadline = Instant::now() + request.timeout;
         let again = SendRequest {

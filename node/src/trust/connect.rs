@@ -225,6 +225,13 @@ impl Agent {
 
     /// `introduction/request`: the text alone says to whom, because the introducer embeds it as our signed question.
     async fn ask_for_introduction(&self, request: &ConnectRequest, ask: &str) -> Result<Connected, TrustError> {
+        if request.note.is_some() {
+            return Err(TrustError::OutOfRange {
+                what: "note",
+                found: "given".to_owned(),
+                limits: "left out when a contact is asked to introduce you, because that question has fixed words",
+            });
+        }
         let until = Until::after(request.timeout);
         let introducer = self.direct_contact(ask).await?;
         let target = self.did_of(&request.target, request.allow_private, until).await?;
@@ -239,17 +246,12 @@ impl Agent {
         };
         let new = NewRequest {
             about: Some(target.clone()),
-            note: request.note.clone(),
             ..own_request(RequestKind::IntroduceMe, introducer.did.clone(), now())
         };
         let row = self.store().open_request(&new).await?;
         let text = format!("{INTRODUCE_ME_TO}{target}");
-        let mut params = Object::new();
-        if let Some(note) = &request.note {
-            params.insert("note".to_owned(), note.into());
-        }
         let method = "introduction/request";
-        let call = Call { method, text: &text, params, timeout: request.timeout, message_id: None };
+        let call = Call { method, text: &text, params: Object::new(), timeout: request.timeout, message_id: None };
         let status = match self.call(&peer, call).await {
             Ok(result) => match result.member("status").and_then(Value::as_str) {
                 Some(status @ ("queued" | "proposed" | "declined")) => status.to_owned(),

@@ -13,7 +13,7 @@ use muretai_store::{
     errands::{Errand as StoredErrand, NewErrand},
     requests::Decision,
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::TrustError;
 use crate::{
@@ -31,6 +31,8 @@ const LEASE_SECS: i64 = 120;
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Errands that are carried out side by side: peers that do not answer hold up few others.
 const AT_ONCE: u32 = 8;
+/// How often is looked whether another program is done.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The first pause; it doubles.
 const FIRST_PAUSE_SECS: i64 = 30;
 const LONGEST_PAUSE_SECS: i64 = 3_600;
@@ -61,7 +63,7 @@ pub(crate) enum Carried {
     Refused(TrustError),
     /// Tried again later.
     Postponed(TrustError),
-    /// Another program is at it, or has done it.
+    /// Another program is at it, and was not done in time.
     Elsewhere,
 }
 
@@ -177,10 +179,23 @@ impl Agent {
             let taken = self.store().take_errand(&new.payload, now(), UnixSeconds(now().0 + lease)).await?;
             told.push(match taken {
                 Some(stored) => self.carry_out(&stored, timeout).await?,
-                None => Carried::Elsewhere,
+                None => self.wait_for(&new.payload, timeout).await?,
             });
         }
         Ok(told)
+    }
+
+    /// Waits for another program that carries out an errand: done is what is no longer owed.
+    async fn wait_for(&self, payload: &str, timeout: Duration) -> Result<Carried, StoreError> {
+        let until = Instant::now() + timeout;
+        loop {
+            let owed = self.store().errands().await?;
+            match owed.iter().find(|owed| owed.errand.payload == payload) {
+                None => return Ok(Carried::Done),
+                Some(owed) if owed.last_error.is_some() || Instant::now() >= until => return Ok(Carried::Elsewhere),
+                Some(_) => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
     }
 
     /// One attempt, and what the store has to know of it.

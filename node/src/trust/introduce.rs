@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muretai_protocol::{
     Did, UnixSeconds,
-    introduction::{self, IntroductionSpec, RequestRecord},
+    introduction::{self, IntroductionSpec, MAX_EXPERTISE, MAX_EXPERTISE_BYTES, MAX_TRUST_LEVEL_BP, RequestRecord},
     json::Value,
     text::one_line,
 };
@@ -30,11 +30,6 @@ use crate::{
 
 /// Days that an introduction may stand.
 const DAYS: std::ops::RangeInclusive<u32> = 1..=365;
-/// The level of full trust.
-const MAX_LEVEL_BP: u16 = 1_000;
-/// Words about what the subject knows: as many, and as long, as a verifier reads.
-const MAX_EXPERTISE: usize = 16;
-const MAX_EXPERTISE_BYTES: usize = 64;
 /// Characters of a part of an id that may stand for the whole.
 const MIN_ID_PART: usize = 6;
 
@@ -227,7 +222,7 @@ impl Agent {
 fn check(request: &IntroduceRequest) -> Result<(), TrustError> {
     check_note(request.note.as_deref())?;
     let out = |what, found: String, limits| Err(TrustError::OutOfRange { what, found, limits });
-    if request.trust_level_bp > MAX_LEVEL_BP {
+    if request.trust_level_bp > MAX_TRUST_LEVEL_BP {
         return out("trust level", format!("{} of 1000", request.trust_level_bp), "0 to 1000");
     }
     if !DAYS.contains(&request.days) {
@@ -246,6 +241,3 @@ fn check(request: &IntroduceRequest) -> Result<(), TrustError> {
 pub(super) fn is_word(word: &str) -> bool {
     !word.trim().is_empty() && word.len() <= MAX_EXPERTISE_BYTES && one_line(word, MAX_EXPERTISE_BYTES) == word
 }
-
-#[cfg(test)]
-mod tests;

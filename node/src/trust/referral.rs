@@ -6,18 +6,25 @@ use std::time::Duration;
 
 use muretai_protocol::{
     Did, UnixSeconds,
-    introduction::{self, INTRODUCE_ME_TO, Introduction, Parties, Provenance},
+    introduction::{
+        self, INTRODUCE_ME_TO, Introduction, MAX_EXPERTISE, MAX_EXPERTISE_BYTES, MAX_TRUST_LEVEL_BP, Parties,
+    },
     json::{Object, Value},
     text::one_line,
 };
 use muretai_store::{
     contacts::{Contact, CoordinateSource, Introduce},
-    introductions::{IntroductionRow, IntroductionStatus, Kept, Role},
+    introductions::{Kept, Role},
     requests::{NewRequest, RequestKind},
 };
 
 use super::{TrustError, call::Call, connect::own_request};
-use crate::{Agent, agent::now, send::SendError};
+use crate::{
+    Agent,
+    agent::now,
+    receive::methods::{introduce::introduction_row, params::PeerFacts},
+    send::SendError,
+};
 
 const METHOD: &str = "referral/request";
 /// Bytes of a topic; a person reads it.
@@ -122,7 +129,8 @@ impl Agent {
             return Ok(None);
         }
         // Coordinates of a bad shape are no reason to forget whom they are of.
-        let facts = PeerFacts::default();
+        let facts = value.as_object().cloned().map(|mut members| PeerFacts::read(&mut members));
+        let facts = facts.and_then(Result::ok).unwrap_or_default();
         let target = Introduce {
             did: introduction.target.clone(),
             peer_name: facts.name,
@@ -132,49 +140,26 @@ impl Agent {
             allow_private: false,
             now: now(),
         };
-        match self.store().keep_held(&held_row(&introduction), &target).await? {
-            Kept::Stored(contact) | Kept::NotNeeded(contact) => Ok(Some(referral(introduction, contact))),
+        match self.store().keep_held(&introduction_row(&introduction, Role::Held, now()), &target).await? {
+            Kept::Stored(contact) | Kept::NotNeeded(contact) => Ok(Some(referral(introduction, contact, value))),
             Kept::Refused => Ok(None),
         }
     }
 }
 
-fn referral(introduction: Introduction, contact: Contact) -> Referral {
+/// What is known of somebody who was named. The introduction is about us; what is said of the named one is beside it,
+/// and no more than the word of whoever we asked.
+fn referral(introduction: Introduction, contact: Contact, value: &Value) -> Referral {
+    let words = value.member("expertise").and_then(Value::as_array).unwrap_or_default();
+    let words = words.iter().take(MAX_EXPERTISE).filter_map(Value::as_str);
+    let level = value.member("trustLevelBp").and_then(Value::as_i64);
     Referral {
         did: introduction.target,
         name: contact.name,
-        expertise: introduction.expertise,
-        trust_level_bp: introduction.trust_level_bp,
+        expertise: words.map(|word| one_line(word, MAX_EXPERTISE_BYTES)).filter(|word| !word.is_empty()).collect(),
+        trust_level_bp: level.and_then(|level| u16::try_from(level).ok()).filter(|level| *level <= MAX_TRUST_LEVEL_BP),
         valid_until: introduction.valid_until,
     }
-}
-
-/// An introduction that was given to this agent, as it is kept.
-fn held_row(introduction: &Introduction) -> IntroductionRow {
-    let now = now();
-    IntroductionRow {
-        id: introduction.id.clone(),
-        role: Role::Held,
-        issuer: introduction.issuer.clone(),
-        subject: introduction.subject.clone(),
-        target: introduction.target.clone(),
-        status: IntroductionStatus::Pending,
-        trust_level_bp: introduction.trust_level_bp,
-        expertise: introduction.expertise.clone(),
-        issued: introduction.issued,
-        valid_until: introduction.valid_until,
-        issuer_endpoint: introduction.issuer_endpoint.clone(),
-        is_requested: matches!(introduction.provenance, Provenance::Requested(_)),
-        vc: introduction.raw.to_json(),
-        created: now,
-        changed: now,
-    }
-}
-
-#[derive(Default)]
-struct PeerFacts {
-    name: Option<String>,
-    coordinates: muretai_store::contacts::Coordinates,
 }
 
 /// Everything about a question that can be wrong by itself.

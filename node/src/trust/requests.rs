@@ -227,6 +227,3 @@ impl Agent {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

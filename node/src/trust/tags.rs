@@ -48,21 +48,6 @@ impl Agent {
     }
 }
 
-/// Whether a contact with these tags may know something about a topic: one of its tags, whole or word by word, is in
-/// the topic, whatever the case.
-pub(crate) fn fit(tags: &[String], topic: &str) -> bool {
-    let topic = words(topic);
-    tags.iter().any(|tag| {
-        let tag = words(tag);
-        !tag.is_empty() && topic.windows(tag.len()).any(|window| window == tag)
-    })
-}
-
-fn words(text: &str) -> Vec<String> {
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '+' | '#' | '_');
-    text.split(|c| !is_part(c)).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,24 +55,6 @@ mod tests {
 
     fn tags(tags: &[&str]) -> Vec<String> {
         tags.iter().map(|tag| (*tag).to_owned()).collect()
-    }
-
-    #[test]
-    fn tags_fit_a_topic_by_their_words() {
-        for (tag, topic, expected) in [
-            ("rust", "who knows Rust?", true),
-            ("rust", "trusted advice", false),
-            ("C++", "a c++ compiler", true),
-            ("c", "a c++ compiler", false),
-            ("tax law", "German tax law, please", true),
-            ("tax law", "law of tax", false),
-            ("steuer-recht", "Steuer Recht", true),
-            ("...", "anything ...", false),
-            ("Łódź", "łódź", true),
-        ] {
-            assert_eq!(fit(&tags(&[tag]), topic), expected, "{tag} in {topic}");
-        }
-        assert!(!fit(&[], "rust"));
     }
 
     #[tokio::test]

@@ -99,7 +99,12 @@ async fn live_introductions(desk: &Desk<'_>, asker: &Did) -> Result<usize, Store
 }
 
 /// The contacts that fit best. Never the asker, never whom the owner blocked.
-fn choose<'c>(contacts: &'c [Contact], asker: &Did, words: &HashSet<String>, limit: usize) -> Vec<&'c Contact> {
+pub(crate) fn choose<'c>(
+    contacts: &'c [Contact],
+    asker: &Did,
+    words: &HashSet<String>,
+    limit: usize,
+) -> Vec<&'c Contact> {
     let is_eligible =
         |contact: &&Contact| contact.relation == Relation::Direct && !contact.is_blocked && contact.did != *asker;
     let score = |contact: &Contact| contact.expertise.iter().filter(|tag| fits(tag, words)).count();
@@ -110,7 +115,7 @@ fn choose<'c>(contacts: &'c [Contact], asker: &Did, words: &HashSet<String>, lim
 }
 
 /// Words in lower case.
-fn words(need: &str, expertise: &[String]) -> HashSet<String> {
+pub(crate) fn words(need: &str, expertise: &[String]) -> HashSet<String> {
     let texts = std::iter::once(need).chain(expertise.iter().map(String::as_str));
     texts.flat_map(words_of).collect()
 }

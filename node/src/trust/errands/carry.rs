@@ -139,7 +139,13 @@ impl Agent {
         let text = introduction_text(&row, &target);
         let Coordinates { url, relay, enc_pub } = target.coordinates;
         let mut extra = Object::from([("held_vc".to_owned(), vc)]);
-        for (key, value) in [("held_vc_url", url), ("held_vc_relay", relay), ("held_vc_enc_pub", enc_pub)] {
+        let facts = [
+            ("held_vc_name", target.peer_name),
+            ("held_vc_url", url),
+            ("held_vc_relay", relay),
+            ("held_vc_enc_pub", enc_pub),
+        ];
+        for (key, value) in facts {
             if let Some(value) = value {
                 extra.insert(key.to_owned(), value.into());
             }

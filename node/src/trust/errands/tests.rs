@@ -7,6 +7,7 @@ use muretai_store::{
 };
 
 use super::*;
+use crate::send::ResendRequest;
 use crate::testing::{
     Act, Fake, Owned, Seen, agent, befriend, introduction_row, key, refusal, reply_to, result, serve_elsewhere,
 };
@@ -130,7 +131,7 @@ async fn an_acceptance_is_told_with_where_we_are() {
     let text = |key: &str| params.member(key).and_then(Value::as_str).map(str::to_owned);
     assert_eq!(text("requestId").as_deref(), Some("r1"));
     assert_eq!((text("decision").as_deref(), text("name").as_deref()), (Some("accept"), Some("north")));
-    assert!(matches!(tell(&north, &errand).await, Carried::Elsewhere), "once is enough");
+    assert!(matches!(tell(&north, &errand).await, Carried::Done), "nothing is owed any more");
     assert_eq!(south.posts().len(), 1);
 }
 
@@ -313,6 +314,10 @@ async fn a_notice_that_did_not_arrive_is_the_same_message_later() {
     let errand = Errand::HandOver { introduction_id: row.id.clone() }.to_store(&row.subject, now());
     let id = north.agent.store().add_errand(&errand).await.unwrap();
     assert!(matches!(tell(&north, &errand).await, Carried::Postponed(_)));
+    let message_id = sent(&north).await.remove(0).message_id;
+    let again = ResendRequest { message_id, timeout: TIMEOUT, retries: 0, allow_private: false };
+    let error = north.agent.resend(&again).await.unwrap_err();
+    assert!(error.to_string().contains("by itself"), "its text alone is not what is owed: {error}");
     north.agent.store().postpone_errand(id, now(), "").await.unwrap();
     assert_eq!(north.agent.run_errands().await, 1);
     assert_eq!(sent(&north).await.len(), 1);

@@ -1,17 +1,14 @@
 //! Introductions that somebody asked for: their signed question is inside (8.2).
-use muretai_protocol::{introduction::RequestRecord, json};
+use muretai_protocol::{Did, introduction::RequestRecord, json};
 use muretai_store::{
-    StoreError,
-    contacts::{Contact, Relation},
-    errands::NewErrand,
-    introductions::IntroductionRow,
-    requests::RequestRow,
+    StoreError, contacts::Contact, errands::NewErrand, introductions::IntroductionRow, requests::RequestRow,
 };
 
 use crate::{
     Agent,
     agent::now,
-    trust::{TrustError, errands::Errand, introduce::Vouch, tags},
+    receive::methods::referral::{choose, words},
+    trust::{TrustError, errands::Errand, introduce::Vouch},
 };
 
 /// How far an introduction that was asked for says that its subject is trusted: there is nobody to ask for a number.
@@ -33,7 +30,7 @@ impl Agent {
     pub(super) async fn vouch_for_asker(&self, row: &RequestRow) -> Result<Vec<Written>, TrustError> {
         let about = row.about.as_ref().ok_or(StoreError::Damaged)?;
         let target = self.direct_contact(about.as_str()).await?;
-        let tags = self.refuse_blocked(&row.peer).await?.map(|asker| asker.expertise).unwrap_or_default();
+        let tags = self.tags_of(&row.peer).await?;
         let introduction = self.write_asked(row, &target, &tags).await?;
         let errand = Errand::Propose { introduction_id: introduction.id.clone(), note: row.note.clone() };
         let errand = errand.to_store(&target.did, now());
@@ -70,10 +67,10 @@ impl Agent {
             notes.push(format!("{} contacts fit; the first {MAX_REFERRALS} are named", chosen.len()));
             chosen.truncate(MAX_REFERRALS);
         }
+        let tags = self.tags_of(&row.peer).await?;
         let mut written = Vec::with_capacity(chosen.len());
         for contact in &chosen {
-            // What the named one knows is what was asked for.
-            let introduction = self.write_asked(row, contact, &contact.expertise).await?;
+            let introduction = self.write_asked(row, contact, &tags).await?;
             let errand = Errand::HandOver { introduction_id: introduction.id.clone() };
             written.push(Written { errand: errand.to_store(&row.peer, now()), row: introduction });
         }
@@ -92,16 +89,16 @@ impl Agent {
         }
     }
 
+    /// The contacts whose tags fit best, as `referral` set to `answer` would name them.
     async fn who_fits(&self, row: &RequestRow) -> Result<Vec<Contact>, TrustError> {
-        let topic = row.note.as_deref().unwrap_or_default();
-        let mut contacts = self.store().contacts().await?;
-        contacts.retain(|contact| {
-            contact.relation == Relation::Direct
-                && !contact.is_blocked
-                && contact.did != row.peer
-                && tags::fit(&contact.expertise, topic)
-        });
-        Ok(contacts)
+        let words = words(row.note.as_deref().unwrap_or_default(), &[]);
+        let contacts = self.store().contacts().await?;
+        Ok(choose(&contacts, &row.peer, &words, MAX_REFERRALS).into_iter().cloned().collect())
+    }
+
+    /// What the owner says that the asker knows: an introduction is about its subject.
+    async fn tags_of(&self, asker: &Did) -> Result<Vec<String>, TrustError> {
+        Ok(self.refuse_blocked(asker).await?.map(|asker| asker.expertise).unwrap_or_default())
     }
 
     async fn write_asked(
