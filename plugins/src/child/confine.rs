@@ -21,6 +21,8 @@ pub(super) fn is_started_by_host() -> bool {
 /// other descriptor is open but standard error.
 pub(super) fn take_descriptors() -> io::Result<(OwnedFd, OwnedFd)> {
     close_from(3);
+    // The host has done this; whoever did not must not be killed with the group at the end.
+    rustix::process::setpgid(None, None)?;
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let library = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     let null = File::options().read(true).write(true).open("/dev/null")?;

@@ -91,7 +91,7 @@ fn watch(socket: &UnixStream) {
             _ => break,
         }
     }
-    // The host made this process the leader of its group.
+    // This process is the leader of its group.
     let _ = rustix::process::kill_current_process_group(rustix::process::Signal::KILL);
     leave(0)
 }

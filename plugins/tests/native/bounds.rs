@@ -2,7 +2,7 @@ use std::{fs, path::PathBuf};
 
 use muretai_plugins::engine::Engine;
 
-use crate::fixture::{LONG, SHORT, engine};
+use crate::fixture::{LONG, SHORT, engine, host, library};
 
 #[tokio::test]
 async fn the_process_has_no_environment_and_no_descriptors_but_its_own() {
@@ -39,6 +39,70 @@ async fn what_the_plugin_started_ends_with_it() {
     // What is left holds its end of the socket, so that the end is seen when time is up.
     engine.call(b"e", SHORT).await.unwrap_err();
     gone(&child).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_was_killed_is_reaped() {
+    let Some(engine) = engine("moody.c").await else { return };
+    let timed_out = String::from_utf8(engine.call(b"i", LONG).await.unwrap()).unwrap();
+    engine.call(b"sleep", SHORT).await.unwrap_err();
+    let dropped = String::from_utf8(engine.call(b"i", LONG).await.unwrap()).unwrap();
+    drop(engine);
+    for pid in [timed_out, dropped] {
+        while PathBuf::from("/proc").join(&pid).exists() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A frame to the child: kind, number, payload.
+fn frame(kind: u32, number: u64, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_ne_bytes().to_vec();
+    frame.extend(kind.to_ne_bytes());
+    frame.extend(number.to_ne_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// A host that was killed ends nothing any more: the child sees to it, even while the plugin loops.
+#[test]
+fn the_process_ends_with_its_host_in_the_middle_of_a_call() {
+    use std::{
+        io::{Read, Seek, Write},
+        os::{
+            fd::OwnedFd,
+            unix::{net::UnixStream, process::ExitStatusExt},
+        },
+        process::{Command, Stdio},
+    };
+    let Some(library) = library("moody.c") else { return };
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&library).unwrap();
+    file.rewind().unwrap();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut child = Command::new(host().program)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::from(OwnedFd::from(file)))
+        .spawn()
+        .unwrap();
+    for (kind, payload) in [(1, &64u32.to_ne_bytes()[..]), (3, b"")] {
+        ours.write_all(&frame(kind, 7, payload)).unwrap();
+        let mut answer = [0; 16];
+        ours.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[..], frame(16, 7, b"")[..]);
+    }
+    ours.write_all(&frame(4, 8, b"busy")).unwrap();
+    drop(ours);
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+}
+
+#[test]
+fn nobody_starts_the_child_program_by_hand() {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new(host().program);
+    assert_eq!(command.stdin(Stdio::null()).status().unwrap().code(), Some(2));
+    assert_eq!(command.stdin(Stdio::piped()).status().unwrap().code(), Some(2));
 }
 
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use muretai_plugins::{
     native::{NativeEngine, describe},
 };
 
-use crate::fixture::{LONG, compiler, engine, folder, host, library, start};
+use crate::fixture::{LONG, compiler, folder, host, library, start};
 
 async fn refused(library: Arc<[u8]>) -> PluginFault {
     let fault = start(&library).await.err().unwrap();
@@ -89,13 +89,6 @@ async fn a_host_that_is_not_there_or_is_something_else_is_unavailable() {
     assert!(matches!(&fault, PluginFault::Unavailable(text) if text.contains("/does/not/exist")), "{fault}");
     let other = HostCommand { program: "/bin/false".into(), args: Vec::new() };
     assert!(matches!(describe(library, &other).await, Err(PluginFault::Ended(_))));
-}
-
-#[tokio::test]
-async fn the_file_may_change_or_go_while_the_plugin_runs() {
-    let Some(engine) = engine("echo.c").await else { return };
-    // The engine has the bytes alone; there is no path that it could read again after a crash.
-    assert_eq!(engine.call(b"still here", LONG).await.unwrap(), b"still here");
 }
 
 /// What `muretai_plugin.h` says is what the Rust side has.
