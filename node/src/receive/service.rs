@@ -115,6 +115,13 @@ impl Receiver {
         self.inner.errands.notified().await;
     }
 
+    /// Lets the second pass for which policies and the own revocations are remembered.
+    #[cfg(test)]
+    pub(crate) fn forget_policies(&self) {
+        self.inner.gate.forget_policies();
+        self.inner.documents.forget();
+    }
+
     async fn answer(&self, call: Call, passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
         match call {
             Call::Send(version) => {
@@ -180,8 +187,10 @@ impl Receiver {
         if let Some(rates) = &self.inner.rates {
             rates.admit_message(did, state)?; // 7
         }
-        if let Verdict::Admitted(state) = verdict {
-            told::take(agent, &passed, state, now).await;
+        match verdict {
+            Verdict::Admitted(state) => told::take(agent, &passed, state, now).await,
+            Verdict::Held(_) if !hold::can_wait(passed.verified.message()) => return Err(say::awaiting_approval()),
+            Verdict::Held(_) => {}
         }
         let extra = extra::take(&mut passed.verified);
         let extra = extra.map_err(|extra::TooLarge| say::plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))?;

@@ -1,6 +1,7 @@
 //! An agent in a temporary folder, and requests to it, for the tests of this folder.
 use muretai_protocol::{
     Did, MessageId, UnixSeconds,
+    introduction::{self, IntroductionSpec},
     json::{self, Object, Value},
     message::{self, Draft, Role},
     sign::{Seed, SigningKey},
@@ -45,16 +46,68 @@ pub(crate) async fn world(change: impl FnOnce(&mut ReceiverOptions)) -> World {
 impl World {
     /// Makes a key a direct contact.
     pub(crate) async fn befriend(&self, key: &SigningKey) {
+        self.befriend_at(key, None).await;
+    }
+    /// Makes a key a direct contact that is served somewhere.
+    pub(crate) async fn befriend_at(&self, key: &SigningKey, url: Option<&str>) {
         let who = Introduce {
             did: key.did().clone(),
             peer_name: Some("north".to_owned()),
             own_name: None,
-            coordinates: Coordinates::default(),
+            coordinates: Coordinates { url: url.map(str::to_owned), ..Coordinates::default() },
             source: CoordinateSource::Owner,
             allow_private: false,
             now: crate::agent::now(),
         };
         self.agent.store().connect(&who).await.unwrap();
+    }
+    pub(crate) async fn block(&self, key: &SigningKey) {
+        self.agent.store().set_blocked(key.did(), true, crate::agent::now()).await.unwrap();
+    }
+    /// Sets a policy, and lets the second pass after which it counts.
+    pub(crate) async fn policy(&self, name: &str, value: &str) {
+        self.agent.set_policy(name, value).await.unwrap();
+        self.receiver.forget_policies();
+    }
+    /// Calls a method whose signed text is this.
+    pub(crate) async fn ask(
+        &self,
+        (method, text): (&str, &str),
+        from: &SigningKey,
+        id: &str,
+        more: &[(&'static str, Value)],
+    ) -> Value {
+        let mut params = vec![("message", self.message(from, id, text))];
+        params.extend(more.iter().cloned());
+        self.call(&frame(method, object(params))).await
+    }
+    /// Sends a message with unsigned metadata.
+    pub(crate) async fn send_with(&self, from: &SigningKey, id: &str, text: &str, extra: Value) -> Value {
+        let Value::Object(extra) = extra else { panic!("not an object") };
+        let message_id = MessageId::new(id).unwrap();
+        let draft = Draft {
+            role: Role::User,
+            to: self.agent.did().as_str(),
+            message_id: &message_id,
+            context_id: Some("c1"),
+            text,
+            timestamp: crate::agent::now(),
+            extra,
+        };
+        self.call(&request("message/send", message::sign(from, &draft))).await
+    }
+    /// An introduction to this agent.
+    pub(crate) fn vc(&self, issuer: &SigningKey, subject: &SigningKey, id: u8) -> Value {
+        vc(issuer, subject.did(), self.agent.did(), id)
+    }
+    pub(crate) async fn requests(&self) -> Vec<muretai_store::requests::RequestRow> {
+        self.agent.store().requests(true, crate::agent::now()).await.unwrap()
+    }
+    /// Decides the newest request.
+    pub(crate) async fn decide(&self, decision: muretai_store::requests::Decision) {
+        let row = self.requests().await.pop().unwrap();
+        let now = crate::agent::now();
+        self.agent.store().decide(row.id, decision, None, "south", Vec::new(), now).await.unwrap();
     }
     pub(crate) async fn raw(&self, body: impl Into<Vec<u8>>, version: Option<&str>) -> (u16, Value) {
         let body = body.into().into();
@@ -78,6 +131,43 @@ impl World {
     pub(crate) async fn stored(&self) -> Vec<muretai_store::messages::MessageRow> {
         self.agent.store().messages(&Default::default()).await.unwrap()
     }
+}
+
+/// An introduction for a minute.
+pub(crate) fn vc(issuer: &SigningKey, subject: &Did, target: &Did, id: u8) -> Value {
+    vc_at(issuer, subject, target, id, None)
+}
+
+/// The same with the address where its issuer is asked about it.
+pub(crate) fn vc_at(issuer: &SigningKey, subject: &Did, target: &Did, id: u8, endpoint: Option<&str>) -> Value {
+    let now = crate::agent::now();
+    let spec = IntroductionSpec {
+        id: [id; 16],
+        subject,
+        target,
+        expertise: &["bread".to_owned()],
+        trust_level_bp: 850,
+        issued: now,
+        valid_until: UnixSeconds(now.0 + 60),
+        request: None,
+        issuer_endpoint: endpoint,
+    };
+    introduction::mint(issuer, &spec).unwrap()
+}
+
+/// The id that [`vc`] gives.
+pub(crate) fn vc_id(id: u8) -> String {
+    format!("urn:uuid:{}", format!("{id:02x}").repeat(16))
+}
+
+/// The metadata of a reply.
+pub(crate) fn metadata<'a>(answer: &'a Value, key: &str) -> Option<&'a Value> {
+    answer.member("result")?.member("metadata")?.member(key)
+}
+
+pub(crate) fn status(answer: &Value) -> &str {
+    let result = answer.member("result").unwrap_or_else(|| panic!("{}", answer.to_json()));
+    result.member("status").and_then(Value::as_str).unwrap_or_default()
 }
 
 pub(crate) fn message_to(to: &Did, from: &SigningKey, id: &str, text: &str, timestamp: UnixSeconds) -> Value {

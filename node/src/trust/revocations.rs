@@ -33,6 +33,8 @@ const BUDGET: Duration = Duration::from_secs(2);
 const ANSWER_LIFE: Duration = Duration::from_secs(300);
 /// How long no answer counts: soon enough to notice that the issuer is back, late enough not to hammer at it.
 const SILENCE_LIFE: Duration = Duration::from_secs(30);
+/// Ids of one issuer that are in memory: as many as the largest list holds of the shortest ids.
+const MAX_IDS: usize = MAX_REVOCATIONS_BYTES / 4;
 /// Issuers whose answers are in memory.
 const MAX_ISSUERS: usize = 256;
 /// Introductions of one peer that are asked about for one message.
@@ -81,6 +83,15 @@ fn hash(id: &str) -> IdHash {
     short
 }
 
+/// For looking up; no more than anybody's list holds.
+fn sorted(ids: impl Iterator<Item = IdHash>) -> Box<[IdHash]> {
+    let mut ids: Vec<IdHash> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.truncate(MAX_IDS);
+    ids.into()
+}
+
 /// What an issuer said last.
 #[derive(Debug)]
 enum Said {
@@ -101,9 +112,7 @@ impl Answer {
     }
 
     fn of(list: &Revocations) -> Answer {
-        let mut ids: Vec<IdHash> = list.revoked.iter().map(|id| hash(id)).collect();
-        ids.sort_unstable();
-        Answer::now(Said::List { ids: ids.into(), ts: list.ts })
+        Answer::now(Said::List { ids: sorted(list.revoked.iter().map(|id| hash(id))), ts: list.ts })
     }
 
     fn is_fresh(&self) -> bool {
@@ -131,13 +140,13 @@ struct Slot {
 
 /// The answers of lately. Bounded; whoever fills it pushes the oldest answer out, which costs a question.
 #[derive(Debug, Default)]
-pub(crate) struct RevocationCache(Mutex<HashMap<Did, Arc<Slot>>>);
+pub(crate) struct RevocationCache(Mutex<HashMap<Box<str>, Arc<Slot>>>);
 
 impl RevocationCache {
     /// The place of an issuer's answer; `None` when there is no room because all are being asked.
     fn slot(&self, issuer: &Did) -> Option<Arc<Slot>> {
         let mut slots = self.lock();
-        let known = slots.get(issuer);
+        let known = slots.get(issuer.as_str());
         if let Some(slot) = known.filter(|slot| slot.answer.get().is_none_or(Answer::is_fresh)) {
             return Some(Arc::clone(slot));
         }
@@ -146,30 +155,29 @@ impl RevocationCache {
             return None;
         }
         let slot = Arc::new(Slot { answer: OnceCell::new(), not_before });
-        slots.insert(issuer.clone(), Arc::clone(&slot));
+        slots.insert(issuer.as_str().into(), Arc::clone(&slot));
         Some(slot)
     }
 
-    /// Takes a list that the issuer brought itself.
+    /// Adds what a list names that the issuer brought itself to what it said when it was asked. The list may be made
+    /// for this agent alone and say nothing of others, so it takes no answer's place.
     fn learn(&self, list: &Revocations) {
         let mut slots = self.lock();
-        let newest = slots.get(&list.issuer).and_then(|slot| slot.newest());
-        let is_old = newest.is_some_and(|newest| list.ts < newest);
-        if is_old || (!slots.contains_key(&list.issuer) && !make_room(&mut slots)) {
-            return;
-        }
-        let slot = Slot { answer: OnceCell::new_with(Some(Answer::of(list))), not_before: Some(list.ts) };
-        slots.insert(list.issuer.clone(), Arc::new(slot));
+        let Some(slot) = slots.get_mut(list.issuer.as_str()) else { return };
+        let Some(Answer { at, said: Said::List { ids, ts } }) = slot.answer.get() else { return };
+        let ids = ids.iter().copied().chain(list.revoked.iter().map(|id| hash(id)));
+        let answer = Answer { at: *at, said: Said::List { ids: sorted(ids), ts: *ts } };
+        *slot = Arc::new(Slot { answer: OnceCell::new_with(Some(answer)), not_before: slot.not_before });
     }
 
     /// Nothing in here panics half-way, so a poisoned lock holds whole entries.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Did, Arc<Slot>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Slot>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Makes room for one more, at the cost of the oldest answer.
-fn make_room(slots: &mut HashMap<Did, Arc<Slot>>) -> bool {
+fn make_room(slots: &mut HashMap<Box<str>, Arc<Slot>>) -> bool {
     if slots.len() < MAX_ISSUERS {
         return true;
     }

@@ -1,6 +1,6 @@
 //! A message that waits for the owner's decision about its sender (5.2, `introduce/propose`).
 use muretai_plugins::Response;
-use muretai_protocol::{UnixSeconds, introduction::Introduction, json::Value, rpc::Refusal};
+use muretai_protocol::{UnixSeconds, introduction::Introduction, json::Value, message::Message, rpc::Refusal};
 use muretai_store::{
     contacts::Coordinates,
     introductions::Role,
@@ -20,6 +20,12 @@ use crate::{
     trust::Policies,
 };
 
+/// Whether a message can wait: nobody could tell later what one without text was about, or to which group it belonged.
+/// To be asked while the message has its metadata.
+pub(crate) fn can_wait(message: &Message) -> bool {
+    !message.text.is_empty() && message.meta("group").is_none()
+}
+
 /// Holds a message and says so, or says that it cannot wait. One waits for each sender.
 pub(crate) async fn hold(
     agent: &Agent,
@@ -29,11 +35,6 @@ pub(crate) async fn hold(
     policies: &Policies,
     now: UnixSeconds,
 ) -> Result<Value, Refusal> {
-    let message = passed.verified.message();
-    // Nobody could tell later what a message without text was about, or to which group it belonged.
-    if message.text.is_empty() || message.meta("group").is_some() {
-        return Err(say::awaiting_approval());
-    }
     let request = match introduction {
         Some(introduction) => introduction_request(introduction, PeerFacts::default(), now),
         None => message_request(&passed, now),

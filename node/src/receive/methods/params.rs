@@ -116,6 +116,23 @@ impl PeerFacts {
     }
 }
 
+impl PeerFacts {
+    /// Reads what a peer says of a third one, by the names that it uses for `name`, `url`, `relay` and `enc_pub`. Of
+    /// what is malformed nothing is taken: the peer itself may say better later.
+    pub(crate) fn lenient<'v>(named: [&str; 4], member: impl Fn(&str) -> Option<&'v Value>) -> PeerFacts {
+        let mut facts = PeerFacts::default();
+        for (key, name) in ["name", "url", "relay", "enc_pub"].into_iter().zip(named) {
+            let Some(value) = member(name) else { continue };
+            let Ok(read) = PeerFacts::read(&mut Object::from([(key.to_owned(), value.clone())])) else { continue };
+            facts.name = facts.name.or(read.name);
+            facts.coordinates.url = facts.coordinates.url.or(read.coordinates.url);
+            facts.coordinates.relay = facts.coordinates.relay.or(read.coordinates.relay);
+            facts.coordinates.enc_pub = facts.coordinates.enc_pub.or(read.coordinates.enc_pub);
+        }
+        facts
+    }
+}
+
 impl ClaimParams {
     pub(crate) fn read(params: &mut Object) -> Result<ClaimParams, Refusal> {
         let nonce = match params.remove("nonce") {

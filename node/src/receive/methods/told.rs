@@ -6,7 +6,7 @@ use muretai_plugins::ContactState;
 use muretai_protocol::{
     UnixSeconds,
     introduction::{self, Parties},
-    json::{Object, Value},
+    json::Value,
     message::Message,
     revocations,
 };
@@ -73,21 +73,10 @@ async fn take_introduction(agent: &Agent, passed: &Passed, now: UnixSeconds) -> 
     Ok(())
 }
 
-/// Where the target is, by the introducer's word; of what is malformed nothing is taken.
+/// Where the target is, by the introducer's word.
 fn target_facts(message: &Message) -> PeerFacts {
-    let named =
-        [("name", "held_vc_name"), ("url", "held_vc_url"), ("relay", "held_vc_relay"), ("enc_pub", "held_vc_enc_pub")];
-    let mut facts = PeerFacts::default();
-    for (key, member) in named {
-        let Some(value) = message.meta(member) else { continue };
-        let mut one = Object::from([(key.to_owned(), value.clone())]);
-        let Ok(read) = PeerFacts::read(&mut one) else { continue };
-        facts.name = facts.name.or(read.name);
-        facts.coordinates.url = facts.coordinates.url.or(read.coordinates.url);
-        facts.coordinates.relay = facts.coordinates.relay.or(read.coordinates.relay);
-        facts.coordinates.enc_pub = facts.coordinates.enc_pub.or(read.coordinates.enc_pub);
-    }
-    facts
+    let named = ["held_vc_name", "held_vc_url", "held_vc_relay", "held_vc_enc_pub"];
+    PeerFacts::lenient(named, |name| message.meta(name))
 }
 
 async fn take_revocations(agent: &Agent, passed: &Passed, now: UnixSeconds) -> Result<(), StoreError> {
