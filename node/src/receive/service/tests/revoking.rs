@@ -10,6 +10,8 @@ use muretai_store::{
 };
 use muretai_transports::Service;
 
+type Wrong = (&'static str, fn() -> Act);
+
 const NORTH: u8 = 1;
 const WEST: u8 = 2;
 
@@ -84,7 +86,7 @@ async fn what_is_no_list_of_the_issuer_leaves_it_to_the_policy() {
         let later = UnixSeconds(crate::agent::now().0 + 1_000);
         Act::json(&revocations::mint(&key(WEST), vec![vc_id(7)], later))
     };
-    let wrong: [(&str, fn() -> Act); 6] = [
+    let wrong: [Wrong; 6] = [
         ("forged", || Act::json(&list(NORTH, &[7]))),
         ("altered", altered),
         ("from the future", early),
