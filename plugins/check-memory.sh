@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the example plugins under valgrind: load, describe, open, calls, faults, close, in one process and through the same
-# code as the child process of the host. Any error or definite leak fails. Needs cargo, a C compiler and valgrind.
+# Runs the example plugins under valgrind: load, describe, open, calls, faults, close, in one process and through the
+# same code as the child process of the host. Any error or definite leak fails. Needs cargo, a C compiler and valgrind.
 set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$ROOT"
@@ -33,7 +33,8 @@ says() {
     grep -qF -- "$1" "$OUT/log" || { printf 'FAIL: no `%s` in\n' "$1"; cat "$OUT/log"; exit 1; }
 }
 
-policy='{"op":"policy","method":"message/send","from":"did:key:zNorth","contact":"none","introduction":null,"domain":null,"now":1}'
+policy='{"op":"policy","method":"message/send","from":"did:key:zNorth","contact":"none",
+"introduction":null,"domain":null,"now":1}'
 list='{"dids":["did:key:zNorth"],"domains":["example.com"],"detail":"no"}'
 checked "allow-list in C" "$HOST" rehearse "$OUT/liballowlist.so" "$list" \
     "$policy" "${policy/zNorth/zEast}" '{"op":"skill"}' 'garbage' '' "${policy/none/direct}"
@@ -44,7 +45,8 @@ checked "allow-list in C, a config it does not want" "$HOST" rehearse "$OUT/liba
 says 'fault 19'
 checked "allow-list in C, its own test" "$OUT/check"
 
-skill='{"op":"skill","skill":"units","text":"5 km in mi","from":{"did":"did:key:zNorth","contact":"direct"},"messageId":"m","contextId":null,"now":1}'
+skill='{"op":"skill","skill":"units","text":"5 km in mi","from":{"did":"did:key:zNorth","contact":"direct"},
+"messageId":"m","contextId":null,"now":1}'
 checked "unit converter in Rust" "$HOST" rehearse "$TARGET/debug/libunits.so" '{"digits":5}' \
     "$skill" "${skill/5 km in mi/help}" "${skill/in mi/in kg}" "$policy" 'garbage' "${skill/5 km/1e18 ly}"
 says '"text":"5 km'

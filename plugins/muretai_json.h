@@ -1,17 +1,19 @@
 /*
- * muretai_json.h: enough JSON for a plugin in C. Header only; no allocation, no library function, no recursion, so that it
- * also serves WebAssembly without a C library. C99 and C++.
+ * muretai_json.h: enough JSON for a plugin in C. Header only; no allocation, no library function, no recursion, so
+ * that it also serves WebAssembly without a C library. C99 and C++.
  *
- * Reading. muretai_json_parse checks a whole document (RFC 8259, valid UTF-8, at most 64 levels) and gives its value. A
- * value is two pointers into the document, which must live as long. Nothing is read outside of the document, whatever is
- * in it. A value that is not there has type MURETAI_JSON_ABSENT, and all functions take it, so that calls can be nested:
+ * Reading. muretai_json_parse checks a whole document (RFC 8259, valid UTF-8, at most 64 levels) and gives its value.
+ * A value is two pointers into the document, which must live as long. Nothing is read outside of the document,
+ * whatever is in it. A value that is not there has type MURETAI_JSON_ABSENT, and all functions take it, so that calls
+ * can be nested:
  *
  *     muretai_json doc;
  *     if (!muretai_json_parse(&doc, request, request_len)) ...
  *     muretai_json issuer = muretai_json_get(muretai_json_get(doc, "introduction"), "issuer");
  *     if (muretai_json_equals(issuer, "did:key:z6Mk...")) ...
  *
- * Writing. A writer fills a buffer of yours and puts commas where they belong; what does not fit makes it fail as a whole:
+ * Writing. A writer fills a buffer of yours and puts commas where they belong; what does not fit makes it fail as a
+ * whole:
  *
  *     muretai_json_writer w = muretai_json_write(buffer, sizeof buffer);
  *     muretai_json_put_object(&w);
@@ -54,7 +56,7 @@ typedef struct muretai_json_items {
     bool is_first;
 } muretai_json_items;
 
-/* ---- inner functions: each takes a position and an end, and returns the position behind, or NULL for malformed ---- */
+/* ---- inner: each takes a position and an end, and returns the position behind, or NULL for malformed ---- */
 
 static inline const uint8_t *muretai_json_space(const uint8_t *p, const uint8_t *end) {
     while (p != end && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++;
@@ -384,8 +386,8 @@ static inline size_t muretai_json_encode(uint32_t c, uint8_t out[4]) {
 }
 
 /*
- * Copies the text of a string into `out`, with a NUL behind it; `len`, which may be NULL, does not count that. False when
- * it is no string, does not fit, or has a NUL inside; `out` then is empty (when there is room for that).
+ * Copies the text of a string into `out`, with a NUL behind it; `len`, which may be NULL, does not count that. False
+ * when it is no string, does not fit, or has a NUL inside; `out` then is empty (when there is room for that).
  */
 static inline bool muretai_json_string(muretai_json value, char *out, size_t room, size_t *len) {
     const uint8_t *p = value.at;

@@ -1,17 +1,17 @@
 /*
  * muretai_plugin.h: what a native muretai plugin exports. Interface version 1. C99 and C++.
  *
- * A plugin is a shared library with one exported function, muretai_plugin_entry. It offers skills (it answers messages),
- * a trust policy (it decides about senders), or both. Requests and answers are JSON documents in UTF-8; what is in them
- * is described in plugins/README.md.
+ * A plugin is a shared library with one exported function, muretai_plugin_entry. It offers skills (it answers
+ * messages), a trust policy (it decides about senders), or both. Requests and answers are JSON documents in UTF-8;
+ * what is in them is described in plugins/README.md.
  *
  * Where it runs. In a process of its own, which muretai starts, limits and ends. Standard input and output are
  * /dev/null; the environment is empty; the working folder is `/`. Memory is limited, and every call has a time limit
- * after which the process is killed. It may be killed at any time: keep nothing in memory that must not be lost. Several
- * such processes may run at the same time.
+ * after which the process is killed. It may be killed at any time: keep nothing in memory that must not be lost.
+ * Several such processes may run at the same time.
  *
- * Threads. All functions are called by one thread, one after the other, never while another call runs. A plugin may have
- * threads of its own; they must not call the host, and there is nothing to call.
+ * Threads. All functions are called by one thread, one after the other, never while another call runs. A plugin may
+ * have threads of its own; they must not call the host, and there is nothing to call.
  *
  * Failing. No C++ exception, no Rust panic and no longjmp may leave these functions: catch it, and return
  * MURETAI_ERR_PANIC with a text. Whatever leaves all the same ends the process, and the call fails. Calling exit() or

@@ -18,7 +18,8 @@ use tokio::runtime::{Builder, Runtime};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CONFIG: &[u8] = br#"{"dids":["did:key:z6MkWest","did:key:z6MkNorth"],"domains":["example.com"]}"#;
-const REQUEST: &[u8] = br#"{"op":"policy","method":"message/send","from":"did:key:z6MkNorth","contact":"none","introduction":null,"domain":null,"now":1750000000}"#;
+const REQUEST: &[u8] = br#"{"op":"policy","method":"message/send","from":"did:key:z6MkNorth","contact":"none",
+    "introduction":null,"domain":null,"now":1750000000}"#;
 
 fn allowlist() -> Arc<[u8]> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));

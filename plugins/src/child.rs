@@ -1,8 +1,8 @@
-//! The child process that holds a native plugin: it puts itself in bounds, loads the library from the descriptor that it
-//! was given, and answers what the host asks until the host is gone.
+//! The child process that holds a native plugin: it puts itself in bounds, loads the library from the descriptor that
+//! it was given, and answers what the host asks until the host is gone.
 //!
-//! What is in bounds: time (the host kills), memory, descriptors, environment, output. The plugin runs with the rights of
-//! the user all the same, and can read and write what the user can: the owner chose it and pinned its bytes.
+//! What is in bounds: time (the host kills), memory, descriptors, environment, output. The plugin runs with the rights
+//! of the user all the same, and can read and write what the user can: the owner chose it and pinned its bytes.
 mod confine;
 mod instance;
 mod library;
@@ -15,8 +15,8 @@ use crate::native::frame::{Frame, ask, say};
 
 /// Runs the child. Returns only when this process was not started by a host; else the process ends here.
 ///
-/// Must be called before anything else of the program, in its first thread: descriptors beyond the first three are closed,
-/// and whatever memory is in use by then counts as the program's own.
+/// Must be called before anything else of the program, in its first thread: descriptors beyond the first three are
+/// closed, and whatever memory is in use by then counts as the program's own.
 pub fn run() -> ExitCode {
     if !confine::is_started_by_host() {
         return ExitCode::from(2);

@@ -1,5 +1,5 @@
-//! Native plugins: shared libraries with the interface of `muretai_plugin.h`, each in child processes of its own, so that
-//! no abort, endless loop, crash or hunger for memory hurts the agent. What a child does is in [`crate::child`].
+//! Native plugins: shared libraries with the interface of `muretai_plugin.h`, each in child processes of its own, so
+//! that no abort, endless loop, crash or hunger for memory hurts the agent. What a child does is in [`crate::child`].
 //!
 //! A call costs a few microseconds, because after a call both sides stay awake for some tens of microseconds instead of
 //! being put to sleep and woken. While nothing is asked nobody is awake.
@@ -30,8 +30,8 @@ const COMES_BACK: Duration = Duration::from_millis(2);
 /// Processes beyond the first are ended when they had nothing to do for so long.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A native plugin. Lives on the runtime that first calls it. Dropping it kills its processes; [`Engine::close`] lets the
-/// plugin close its instances before.
+/// A native plugin. Lives on the runtime that first calls it. Dropping it kills its processes; [`Engine::close`] lets
+/// the plugin close its instances before.
 pub struct NativeEngine {
     inner: Arc<Inner>,
     trimmer: Mutex<Option<AbortHandle>>,
@@ -298,8 +298,8 @@ impl Drop for Busy {
     }
 }
 
-/// What a library says that it is and offers: JSON of the contract, at most [`MAX_DOCUMENT_BYTES`], otherwise unchecked.
-/// The process that says so is ended afterwards; no instance is made.
+/// What a library says that it is and offers: JSON of the contract, at most [`MAX_DOCUMENT_BYTES`], otherwise
+/// unchecked. The process that says so is ended afterwards; no instance is made.
 ///
 /// # Errors
 /// Any: what the library makes of being loaded and asked.

@@ -1,6 +1,6 @@
 /*
- * A trust policy for muretai: lets in whom the owner lists, by DID or by verified domain, and refuses everybody else who
- * is not a direct contact. Its config:
+ * A trust policy for muretai: lets in whom the owner lists, by DID or by verified domain, and refuses everybody else
+ * who is not a direct contact. Its config:
  *
  *     dids = ["did:key:z6Mk..."]
  *     domains = ["example.com"]
@@ -139,7 +139,8 @@ static int32_t call(void *instance, const uint8_t *request, size_t len, muretai_
     muretai_json_put_key(&w, "decision");
     if (muretai_json_equals(muretai_json_get(doc, "contact"), "direct")) {
         muretai_json_put_string(&w, "pass");
-    } else if (lists(list->dids, muretai_json_get(doc, "from")) || lists(list->domains, muretai_json_get(doc, "domain"))) {
+    } else if (lists(list->dids, muretai_json_get(doc, "from")) ||
+               lists(list->domains, muretai_json_get(doc, "domain"))) {
         muretai_json_put_string(&w, "allow");
     } else {
         muretai_json_put_string(&w, "refuse");

@@ -1,4 +1,4 @@
-/* Tests the policy without muretai: the table is called as the host calls it. Prints nothing and returns 0 when all is well. */
+/* Tests the policy without muretai: the table is called as the host calls it. Prints nothing when all is well. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@ static void expect(const muretai_plugin *plugin, void *instance, const char *req
     muretai_buffer out = {NULL, 0, NULL};
     int32_t code = plugin->call(instance, (const uint8_t *)request, strlen(request), &out);
     if (code != MURETAI_OK || out.len != strlen(answer) || memcmp(out.data, answer, out.len) != 0) {
-        fprintf(stderr, "%s\n  expected %s\n  got %d %.*s\n", request, answer, (int)code, (int)out.len, (const char *)out.data);
+        fprintf(stderr, "%s\n  expected %s\n  got %d %.*s\n", request, answer, (int)code, (int)out.len,
+                (const char *)out.data);
         failures++;
     }
     if (out.data != NULL) plugin->release(&out);
@@ -28,7 +29,8 @@ static void refuses(const muretai_plugin *plugin, const char *config) {
 
 int main(void) {
     static const char CONFIG[] =
-        "{\"dids\":[\"did:key:zNorth\"],\"domains\":[\"example.com\"],\"refuse_code\":-32013,\"detail\":\"not \\\"you\\\"\"}";
+        "{\"dids\":[\"did:key:zNorth\"],\"domains\":[\"example.com\"],"
+        "\"refuse_code\":-32013,\"detail\":\"not \\\"you\\\"\"}";
     const muretai_plugin *plugin = muretai_plugin_entry(MURETAI_PLUGIN_ABI, MURETAI_PLUGIN_ABI);
     muretai_buffer error = {NULL, 0, NULL};
     void *instance = NULL;
@@ -36,11 +38,13 @@ int main(void) {
     if (plugin->open((const uint8_t *)CONFIG, strlen(CONFIG), &instance, &error) != MURETAI_OK) return 1;
     expect(plugin, instance, "{\"op\":\"policy\",\"from\":\"did:key:zNorth\",\"contact\":\"none\",\"domain\":null}",
            "{\"decision\":\"allow\"}");
-    expect(plugin, instance, "{\"op\":\"policy\",\"from\":\"did:key:zEast\",\"contact\":\"none\",\"domain\":\"example.com\"}",
+    expect(plugin, instance,
+           "{\"op\":\"policy\",\"from\":\"did:key:zEast\",\"contact\":\"none\",\"domain\":\"example.com\"}",
            "{\"decision\":\"allow\"}");
     expect(plugin, instance, "{\"op\":\"policy\",\"from\":\"did:key:zEast\",\"contact\":\"direct\",\"domain\":null}",
            "{\"decision\":\"pass\"}");
-    expect(plugin, instance, "{\"op\":\"policy\",\"from\":\"did:key:zEast\",\"contact\":\"introduced\",\"domain\":\"example.co\"}",
+    expect(plugin, instance,
+           "{\"op\":\"policy\",\"from\":\"did:key:zEast\",\"contact\":\"introduced\",\"domain\":\"example.co\"}",
            "{\"decision\":\"refuse\",\"code\":-32013,\"detail\":\"not \\\"you\\\"\"}");
     plugin->close(instance);
     refuses(plugin, "");

@@ -8,7 +8,8 @@
 //!
 //! impl Plugin for Shout {
 //!     fn about() -> About {
-//!         About::new("shout", "1.0.0", "Says it louder").skill(SkillInfo::new("shout", "Shout", "Upper case").example("hello"))
+//!         let skill = SkillInfo::new("shout", "Shout", "Upper case").example("hello");
+//!         About::new("shout", "1.0.0", "Says it louder").skill(skill)
 //!     }
 //!     fn open(_config: &Map<String, Value>) -> Result<Shout, Error> {
 //!         Ok(Shout)
@@ -29,8 +30,8 @@
 //! # assert_eq!(answer.text, "HELLO");
 //! ```
 //!
-//! A panic is caught at the border and answered as an error; the instance is then opened anew. So build with
-//! `panic = "unwind"`, which is the default. The crate knows nothing of muretai's host: it depends on `serde_json` alone.
+//! A panic is caught at the border and answered as an error; the instance is then opened anew. So build with `panic =
+//! "unwind"`, which is the default. The crate knows nothing of muretai's host: it depends on `serde_json` alone.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod abi;

@@ -33,8 +33,8 @@ impl Library {
             let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             not_a_plugin(&text.replace(&format!("{path}: "), ""))
         };
-        // SAFETY: its initialisers run, which is what the owner asked for; nothing of this process relies on their being
-        // harmless.
+        // SAFETY: its initialisers run, which is what the owner asked for; nothing of this process relies on their
+        // being harmless.
         let loaded = unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(refused)?;
         let loaded = ManuallyDrop::new(loaded);
         // SAFETY: a function of that name has this type by the interface.

@@ -1,5 +1,5 @@
-//! What passes between the host and the child process: a header of 16 bytes, then a payload. Both ends are this program,
-//! but a plugin can write whatever it likes into its end, so that the host believes none of it.
+//! What passes between the host and the child process: a header of 16 bytes, then a payload. Both ends are this
+//! program, but a plugin can write whatever it likes into its end, so that the host believes none of it.
 use crate::engine::MAX_DOCUMENT_BYTES;
 
 /// Length, kind and number, in the machine's byte order: both ends are on one machine.
@@ -157,8 +157,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_back_however_they_are_cut(kind: u32, number: u64, payload in prop::collection::vec(any::<u8>(), 0..200),
-            step in 1usize..64) {
+        fn frames_come_back_however_they_are_cut(
+            kind: u32, number: u64, payload in prop::collection::vec(any::<u8>(), 0..200), step in 1usize..64,
+        ) {
             let mut bytes = Vec::new();
             write(&mut bytes, kind, number, &payload);
             prop_assert_eq!(feed(&mut Inbox::new(), &bytes[..bytes.len() - 1], step), Ok(None));

@@ -42,7 +42,8 @@ impl Lanes {
     }
 }
 
-/// The request is for a policy. Decides about the lane only, so that a look at how the contract's writer begins will do.
+/// The request is for a policy. Decides about the lane only, so that a look at how the contract's writer begins will
+/// do.
 pub(super) fn is_policy(request: &[u8]) -> bool {
     request.starts_with(br#"{"op":"policy""#)
 }

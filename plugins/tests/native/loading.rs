@@ -100,9 +100,12 @@ fn the_header_and_the_rust_definitions_agree() {
         "#include \"muretai_plugin.h\"\n\
          #define SAME(a, b) _Static_assert((a) == (b), #a)\n\
          SAME(MURETAI_PLUGIN_ABI, {}); SAME(MURETAI_MAX_DOCUMENT, {});\n\
-         SAME(MURETAI_OK, {}); SAME(MURETAI_ERR_FAILED, {}); SAME(MURETAI_ERR_CONFIG, {}); SAME(MURETAI_ERR_PANIC, {});\n\
-         SAME(sizeof(muretai_buffer), {}); SAME(offsetof(muretai_buffer, len), {}); SAME(offsetof(muretai_buffer, owner), {});\n\
-         SAME(sizeof(muretai_plugin), {}); SAME(offsetof(muretai_plugin, size), {}); SAME(offsetof(muretai_plugin, describe), {});\n\
+         SAME(MURETAI_OK, {}); SAME(MURETAI_ERR_FAILED, {}); SAME(MURETAI_ERR_CONFIG, {});\n\
+         SAME(MURETAI_ERR_PANIC, {});\n\
+         SAME(sizeof(muretai_buffer), {}); SAME(offsetof(muretai_buffer, len), {});\n\
+         SAME(offsetof(muretai_buffer, owner), {});\n\
+         SAME(sizeof(muretai_plugin), {}); SAME(offsetof(muretai_plugin, size), {});\n\
+         SAME(offsetof(muretai_plugin, describe), {});\n\
          SAME(offsetof(muretai_plugin, open), {}); SAME(offsetof(muretai_plugin, call), {});\n\
          SAME(offsetof(muretai_plugin, release), {}); SAME(offsetof(muretai_plugin, close), {});\n",
         abi::ABI,

@@ -1,7 +1,7 @@
 //! A skill for muretai: converts units. `units 5 km in mi` is answered with `5 km ≈ 3.106855961 mi`.
 //!
-//! Numbers are exact: fractions of whole numbers, rounded only when they are printed. The owner may set `digits`, how many
-//! significant digits an answer has (10 unless set).
+//! Numbers are exact: fractions of whole numbers, rounded only when they are printed. The owner may set `digits`, how
+//! many significant digits an answer has (10 unless set).
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod question;
