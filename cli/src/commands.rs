@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod contacts;
 pub(crate) mod doctor;
+pub(crate) mod domain;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod introduce;

@@ -9,7 +9,7 @@ use muretai_node::{
     keyfile::KeyFileError,
     send::{SendError, peer::CardFetchError},
     serve::ServeError,
-    trust::TrustError,
+    trust::{TrustError, domain::DomainVerifyError},
 };
 use muretai_protocol::json::Value;
 use muretai_store::StoreError;
@@ -147,7 +147,7 @@ macro_rules! explains_itself {
     )*};
 }
 
-explains_itself!(HomeError, KeyFileError, InviteError, ServeError, CardFetchError);
+explains_itself!(DomainVerifyError, HomeError, KeyFileError, InviteError, ServeError, CardFetchError);
 
 impl Explain for SendError {
     fn message_id(&self) -> Option<&str> {

@@ -78,6 +78,7 @@ fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
         Command::Referral(args) => commands::referral::run(&context, &args),
         Command::TrustStatus(args) => commands::trust_status::run(&context, &args),
         Command::Policy(args) => commands::policy::run(&context, &args),
+        Command::Domain(args) => commands::domain::run(&context, &args),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
         Command::Completions(args) => commands::completions::run(&context, &args),
         Command::Man(args) => commands::man::run(&context, &args),

@@ -1,11 +1,12 @@
 //! Who may write to this agent, and how that changes: policies of the owner, introductions, connect requests, what peers
 //! are told about each other.
 //!
-//! [`policies`] are the owner's settings. The acts of the owner are methods of [`crate::Agent`]: [`connect`], [`introduce`],
-//! [`requests`], [`referral`], [`status`]. They speak to peers through [`call`], and what could not be said at once waits
-//! as an errand ([`errands`]). What peers ask is in `receive/methods`.
+//! [`policies`] are the owner's settings. The acts of the owner are methods of [`crate::Agent`]: [`connect`],
+//! [`introduce`], [`requests`], [`referral`], [`status`], [`domain`]. They speak to peers through [`call`], and what could
+//! not be said at once waits as an errand ([`errands`]). What peers ask is in `receive/methods`.
 pub mod call;
 pub mod connect;
+pub mod domain;
 pub mod errands;
 pub mod error;
 pub mod introduce;
