@@ -1,7 +1,7 @@
 //! The introduction that a message carries when its recipient is no direct contact (4.3, `metadata.vc`).
 //!
-//! What becomes of it is recorded beside the message: one that opened the gate is known to work, and one that the peer
-//! calls invalid or revoked is not shown again. A store that fails here is no reason to call a delivery failed.
+//! What becomes of it is recorded beside the message: one that opened the gate is known to work, and one that its issuer
+//! took back is not shown again. A store that fails here is no reason to call a delivery failed.
 use muretai_protocol::{
     Did,
     json::{self, Object},
@@ -9,13 +9,14 @@ use muretai_protocol::{
 };
 use muretai_store::{StoreError, contacts::Relation, introductions::IntroductionStatus};
 
-use crate::{Agent, agent::now};
+use crate::{Agent, agent::now, trust::revocations::Verdict};
 
 /// The introduction of a message.
 #[derive(Debug, Clone)]
 pub(super) struct Presented {
     issuer: Did,
     id: String,
+    issuer_endpoint: Option<String>,
 }
 
 /// Adds the best introduction to a peer, when there is one and it is needed.
@@ -31,7 +32,8 @@ pub(super) async fn attach(
     let Some(held) = agent.store().held_for(peer, now()).await? else { return Ok((extra, None)) };
     let Ok(vc) = json::parse(held.vc.as_bytes()) else { return Err(StoreError::Damaged) };
     extra.insert("vc".to_owned(), vc);
-    Ok((extra, Some(Presented { issuer: held.issuer, id: held.id })))
+    let presented = Presented { issuer: held.issuer, id: held.id, issuer_endpoint: held.issuer_endpoint };
+    Ok((extra, Some(presented)))
 }
 
 impl Presented {
@@ -41,9 +43,15 @@ impl Presented {
     }
 
     /// The peer refused the message. Of all its reasons only one is about the introduction itself: an issuer whom the
-    /// peer does not trust, or an owner who has not decided, may change.
+    /// peer does not trust, or an owner who has not decided, may change. And a peer also says so while it cannot ask
+    /// the issuer (8.4, policy `strict`), so it is the issuer's own list that counts.
     pub(super) async fn refused(&self, agent: &Agent, code: i64) {
-        if code == Code::IntroductionInvalid.number() {
+        if code != Code::IntroductionInvalid.number() {
+            return;
+        }
+        let Ok(Some(issuer)) = agent.store().contact(&self.issuer).await else { return };
+        let verdict = agent.revocation(&issuer, self.issuer_endpoint.as_deref(), &self.id).await;
+        if verdict == Verdict::Revoked {
             self.record(agent, IntroductionStatus::Revoked).await;
         }
     }
@@ -59,7 +67,7 @@ impl Presented {
 mod tests {
     use std::time::Duration;
 
-    use muretai_protocol::json::Value;
+    use muretai_protocol::{json::Value, revocations};
     use muretai_store::introductions::{IntroductionRow, Role};
 
     use super::*;
@@ -127,25 +135,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_an_invalid_introduction_is_put_away() {
-        for (code, left) in [
-            (-32011, IntroductionStatus::Revoked),
-            (-32010, IntroductionStatus::Pending),
-            (-32013, IntroductionStatus::Pending),
-            (-32014, IntroductionStatus::Pending),
-            (-32015, IntroductionStatus::Pending),
-        ] {
-            let (north, south, row) = introduced(move |_| refusal(code, "no", "null")).await;
+    async fn a_refusal_leaves_an_introduction_that_its_issuer_stands_by() {
+        for code in [-32010, -32011, -32013, -32014, -32015] {
+            let (north, _south, row) = introduced(move |_| refusal(code, "no", "null")).await;
             let error = north.agent.send(&to(key(2).did().as_str())).await.unwrap_err();
             assert!(matches!(&error, SendError::Refused { code: found, .. } if *found == code), "{error:?}");
             assert!(error.hint().is_some(), "{code}");
-            let status =
-                north.agent.store().introduction(Role::Held, &row.issuer, &row.id).await.unwrap().unwrap().status;
-            assert_eq!(status, left, "{code}");
-            if code == -32011 {
-                north.agent.send(&to(key(2).did().as_str())).await.unwrap_err();
-                assert_eq!(south.posts().len(), 1, "it leads nowhere any more");
-            }
+            assert_eq!(kept(&north, &row).await, (IntroductionStatus::Pending, Relation::Offered), "{code}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_introduction_that_was_taken_back_is_not_shown_again() {
+        for (is_named, left) in [(true, IntroductionStatus::Revoked), (false, IntroductionStatus::Pending)] {
+            let (north, south, row) = introduced(|_| refusal(-32011, "no", "null")).await;
+            let ids = if is_named { vec![row.id.clone()] } else { Vec::new() };
+            let list = revocations::mint(&key(3), ids, now());
+            let west = Fake::start(move |_, _, _| Act::json(&list)).await;
+            befriend(&north.agent, key(3).did(), Some(&west.url)).await;
+            north.agent.send(&to(key(2).did().as_str())).await.unwrap_err();
+            let store = north.agent.store();
+            let status = store.introduction(Role::Held, &row.issuer, &row.id).await.unwrap().unwrap().status;
+            assert_eq!(status, left);
+            north.agent.send(&to(key(2).did().as_str())).await.unwrap_err();
+            assert_eq!(south.posts().len(), if is_named { 1 } else { 2 }, "it leads nowhere any more");
         }
     }
 
