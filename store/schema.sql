@@ -67,23 +67,23 @@ CREATE TABLE settings (
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE contacts_version (
+CREATE TABLE trust_version (
     version INTEGER NOT NULL
 ) STRICT;
 
 CREATE TRIGGER contacts_added AFTER INSERT ON contacts
 BEGIN
-    UPDATE contacts_version SET version = version + 1;
+    UPDATE trust_version SET version = version + 1;
 END;
 
 CREATE TRIGGER contacts_changed AFTER UPDATE OF peer, relation, is_blocked ON contacts
 BEGIN
-    UPDATE contacts_version SET version = version + 1;
+    UPDATE trust_version SET version = version + 1;
 END;
 
 CREATE TRIGGER contacts_removed AFTER DELETE ON contacts
 BEGIN
-    UPDATE contacts_version SET version = version + 1;
+    UPDATE trust_version SET version = version + 1;
 END;
 
 CREATE TABLE introductions (
@@ -112,6 +112,21 @@ CREATE INDEX introductions_subject ON introductions (subject) WHERE role = 1;
 CREATE INDEX introductions_target ON introductions (target) WHERE role = 2;
 
 CREATE INDEX introductions_end ON introductions (valid_until);
+
+CREATE TRIGGER introductions_added AFTER INSERT ON introductions WHEN new.status = 1
+BEGIN
+    UPDATE trust_version SET version = version + 1;
+END;
+
+CREATE TRIGGER introductions_changed AFTER UPDATE OF status ON introductions
+BEGIN
+    UPDATE trust_version SET version = version + 1;
+END;
+
+CREATE TRIGGER introductions_removed AFTER DELETE ON introductions WHEN old.status = 1
+BEGIN
+    UPDATE trust_version SET version = version + 1;
+END;
 
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

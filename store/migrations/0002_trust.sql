@@ -3,27 +3,27 @@
 -- A JSON list of strings; the owner's tags.
 ALTER TABLE contacts ADD COLUMN expertise TEXT NOT NULL DEFAULT '[]';
 
--- One row: grows with every relation and every block that changes, in whichever process. A reader that remembers contacts
--- sees by it whether it may still believe what it remembers.
-CREATE TABLE contacts_version (
+-- One row: grows with every relation, block and standing introduction that changes, in whichever process. A reader that
+-- remembers them sees by it whether it may still believe what it remembers.
+CREATE TABLE trust_version (
     version INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO contacts_version (version) VALUES (0);
+INSERT INTO trust_version (version) VALUES (0);
 
 CREATE TRIGGER contacts_added AFTER INSERT ON contacts
 BEGIN
-    UPDATE contacts_version SET version = version + 1;
+    UPDATE trust_version SET version = version + 1;
 END;
 
 CREATE TRIGGER contacts_changed AFTER UPDATE OF peer, relation, is_blocked ON contacts
 BEGIN
-    UPDATE contacts_version SET version = version + 1;
+    UPDATE trust_version SET version = version + 1;
 END;
 
 CREATE TRIGGER contacts_removed AFTER DELETE ON contacts
 BEGIN
-    UPDATE contacts_version SET version = version + 1;
+    UPDATE trust_version SET version = version + 1;
 END;
 
 -- Credentials by which somebody vouches. role: 0 this agent issued it, 1 it was told (target), 2 it was given (subject).
@@ -53,6 +53,21 @@ CREATE UNIQUE INDEX introductions_id ON introductions (role, issuer, id);
 CREATE INDEX introductions_subject ON introductions (subject) WHERE role = 1;
 CREATE INDEX introductions_target ON introductions (target) WHERE role = 2;
 CREATE INDEX introductions_end ON introductions (valid_until);
+
+CREATE TRIGGER introductions_added AFTER INSERT ON introductions WHEN new.status = 1
+BEGIN
+    UPDATE trust_version SET version = version + 1;
+END;
+
+CREATE TRIGGER introductions_changed AFTER UPDATE OF status ON introductions
+BEGIN
+    UPDATE trust_version SET version = version + 1;
+END;
+
+CREATE TRIGGER introductions_removed AFTER DELETE ON introductions WHEN old.status = 1
+BEGIN
+    UPDATE trust_version SET version = version + 1;
+END;
 
 -- What waits for somebody's decision, and what was decided. An id is never given twice.
 -- kind: 0 connect, 1 introduction, 2 "introduce me", 3 referral, 4 message. direction: 0 in, 1 out.

@@ -1,6 +1,7 @@
 //! Introductions (section 8): the ones that this agent wrote, was told of, and was given.
 use muretai_protocol::{Did, UnixSeconds};
 use sqlx::{Row, SqliteConnection, query};
+use tokio::sync::oneshot;
 
 use crate::{
     Store, StoreError,
@@ -9,13 +10,16 @@ use crate::{
     handled::{mark_fresh, seen_before},
     lists,
     messages::Handling,
+    reader::ReadJob,
     requests::Decision,
 };
 
 mod held;
 pub(crate) mod rows;
+pub(crate) mod standing;
 
 use rows::{columns, introduction_from};
+use standing::Asked;
 
 /// Which of the three parties this agent is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,14 +157,10 @@ impl Store {
         subject: &Did,
         now: UnixSeconds,
     ) -> Result<Vec<IntroductionRow>, StoreError> {
-        let subject = subject.clone();
-        self.read(move |conn| {
-            Box::pin(async move {
-                let rows = query(STANDING).bind(subject.as_str()).bind(now.0).fetch_all(conn).await?;
-                rows.iter().map(introduction_from).collect()
-            })
-        })
-        .await
+        let (answer, outcome) = oneshot::channel();
+        let asked = Asked { subject: subject.as_str().to_owned(), now, answer };
+        self.reader()?.send(ReadJob::Introductions(asked)).await.map_err(|_| StoreError::Closed)?;
+        outcome.await.map_err(|_| StoreError::Closed)?
     }
 
     /// The best introduction to present to `target`: held, unexpired, neither rejected nor revoked, its issuer a direct
@@ -314,20 +314,6 @@ impl Store {
         .await
     }
 }
-
-/// See [`Store::standing_introductions`].
-const STANDING: &str = concat!(
-    columns!(),
-    " FROM introductions AS i INDEXED BY introductions_subject \
-     JOIN contacts AS c ON c.peer = issuer AND c.relation = 1 AND c.is_blocked = 0 \
-     WHERE role = 1 AND subject = (SELECT id FROM peers WHERE address = ?1) AND status = 1 AND valid_until > ?2 \
-     UNION ALL ",
-    columns!(),
-    " FROM introductions AS i INDEXED BY introductions_target \
-     JOIN contacts AS c ON c.peer = issuer AND c.relation = 1 AND c.is_blocked = 0 \
-     WHERE role = 2 AND target = (SELECT id FROM peers WHERE address = ?1) AND status = 1 AND valid_until > ?2 \
-     ORDER BY 7 DESC, 10 DESC LIMIT 64"
-);
 
 async fn settle(
     conn: &mut SqliteConnection,

@@ -5,6 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     Act, StoreError,
     handled::SharedTail,
+    introductions::standing as introduced,
     open::Location,
     queue::take_waiting,
     standing::{self, Asked, Known},
@@ -17,6 +18,8 @@ const TUNING: &str = "PRAGMA cache_size = -1024";
 pub(crate) enum ReadJob {
     /// One look-up of the receive ladder.
     Standing(Asked),
+    /// The introductions that let somebody in.
+    Introductions(introduced::Asked),
     /// Anything else.
     Act(Act),
     /// Finish what waits, close, and say so.
@@ -33,14 +36,16 @@ pub(crate) async fn run(
     let mut conn = first;
     let mut waiting = Vec::with_capacity(standing::MAX_BATCH);
     let mut asked = Vec::with_capacity(standing::MAX_BATCH);
-    let mut known = Known::default();
+    let mut introductions = Vec::new();
+    let mut known = Remembered::default();
     let mut closing = Vec::new();
     while take_waiting(&mut jobs, &mut waiting, standing::MAX_BATCH).await > 0 {
         for job in waiting.drain(..) {
             match job {
                 ReadJob::Standing(one) => asked.push(one),
+                ReadJob::Introductions(one) => introductions.push(one),
                 ReadJob::Act(act) => {
-                    if !act(lend(&location, &mut conn).await).await {
+                    if !act(lend(&location, &mut conn, &mut known).await).await {
                         conn = None;
                     }
                 }
@@ -50,13 +55,15 @@ pub(crate) async fn run(
                 }
             }
         }
-        if conn.is_none() {
-            // Whatever is opened next, nothing is known of it.
-            known = Known::default();
-        }
         if !asked.is_empty() {
-            let is_sound = standing::answer(lend(&location, &mut conn).await, &mut asked, &tail, &mut known).await;
-            if !is_sound {
+            let lent = lend(&location, &mut conn, &mut known).await;
+            if !standing::answer(lent, &mut asked, &tail, &mut known.contacts).await {
+                conn = None;
+            }
+        }
+        if !introductions.is_empty() {
+            let lent = lend(&location, &mut conn, &mut known).await;
+            if !introduced::answer(lent, &mut introductions, &mut known.introductions).await {
                 conn = None;
             }
         }
@@ -69,12 +76,24 @@ pub(crate) async fn run(
     }
 }
 
+/// What is remembered of the file that is open.
+#[derive(Default)]
+struct Remembered {
+    contacts: Known,
+    introductions: introduced::Known,
+}
+
 async fn lend<'c>(
     location: &Location,
     conn: &'c mut Option<SqliteConnection>,
+    known: &mut Remembered,
 ) -> Result<&'c mut SqliteConnection, StoreError> {
     match conn {
         Some(conn) => Ok(conn),
-        None => Ok(conn.insert(location.connect(TUNING).await?)),
+        None => {
+            // It may be another file by now.
+            *known = Remembered::default();
+            Ok(conn.insert(location.connect(TUNING).await?))
+        }
     }
 }

@@ -48,7 +48,7 @@ static STATEMENTS: LazyLock<Vec<[Arc<str>; 2]>> = LazyLock::new(|| {
             let rest = format!(
                 "SELECT {HANDLED}, key, digest FROM handled WHERE key IN ({marks}) \
                  UNION ALL SELECT {LOG}, entries, id FROM handled_log WHERE id > ? \
-                 UNION ALL SELECT {VERSION}, NULL, version FROM contacts_version"
+                 UNION ALL SELECT {VERSION}, NULL, version FROM trust_version"
             );
             let contacts = format!(
                 "UNION ALL SELECT {CONTACT} + relation * 2 + is_blocked, address, NULL \

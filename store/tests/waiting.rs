@@ -245,3 +245,30 @@ async fn blocking_hides_and_unblocking_shows() {
     assert_eq!(shown[1].held_text, None, "dropped");
     assert_eq!(done(decide(&store, introduced.id, Accept).await).2, 0);
 }
+
+#[tokio::test]
+async fn what_another_process_does_to_an_introduction_counts_at_once() {
+    let (folder, store) = with_west().await;
+    let other = Store::open(&folder.path().join("agent.db")).await.unwrap();
+    let count = async |now| {
+        let first = store.standing_introductions(&did(NORTH), now).await.unwrap();
+        assert_eq!(store.standing_introductions(&did(NORTH), now).await.unwrap(), first, "read, and remembered");
+        first.len()
+    };
+    assert_eq!(count(NOW).await, 0);
+    for (id, level) in [("a", 100), ("b", 900)] {
+        let vc = IntroductionRow { trust_level_bp: Some(level), ..received_vc(id, NORTH) };
+        propose(&other, &vc, id, Some(errand("accept", WEST))).await;
+    }
+    assert_eq!(count(NOW).await, 2);
+    assert_eq!(store.standing_introductions(&did(NORTH), NOW).await.unwrap()[0].id, "b", "the best first");
+    assert_eq!((count(after(3_600)).await, count(NOW).await), (0, 2));
+    other.set_blocked(&did(WEST), true, NOW).await.unwrap();
+    assert_eq!(count(NOW).await, 0);
+    other.set_blocked(&did(WEST), false, NOW).await.unwrap();
+    assert_eq!(count(NOW).await, 2);
+    other.mark_revoked(&did(WEST), &["b".to_owned()], NOW).await.unwrap();
+    assert_eq!(count(NOW).await, 1);
+    other.remove_contact(&did(WEST)).await.unwrap();
+    assert_eq!(count(NOW).await, 0);
+}
