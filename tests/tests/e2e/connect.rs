@@ -194,7 +194,7 @@ fn what_was_taken_back_cannot_be_accepted() {
     home.run(["requests", "withdraw", &id]).ok();
     assert_eq!(code(&respond(&serve, &Key::of(7), "accept")), -32021);
     assert_eq!(contacts(&home).len(), 0);
-    home.run(["requests", "withdraw", &id]).exits(1);
+    home.run(["requests", "withdraw", &id]).ok();
     home.run(["requests", "accept", &id]).exits(1);
     home.run(["requests", "withdraw", "999"]).exits(1);
 }

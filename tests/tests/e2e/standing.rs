@@ -132,7 +132,6 @@ fn every_method(serve: &Serve, key: &Key, west: &Key) -> Vec<(&'static str, Valu
         ("connect/respond", ask("connect/respond", "connect/respond", json!({"decision": "accept"}))),
         ("onboard/claim", ask("onboard/claim", "onboard/claim", json!({"nonce": "no-such"}))),
         ("connect/request", connect(serve, key)),
-        ("connect/request", connect(serve, key)),
         ("no/such", ask("no/such", "no/such", json!({}))),
     ];
     answers.into_iter().map(|(method, answer)| (method, shape(&answer, key))).collect()
@@ -162,6 +161,11 @@ fn a_blocked_peer_hears_what_a_stranger_hears_on_every_method() {
             for (heard, expected) in every_method(&serve, key, &west).into_iter().zip(&expected) {
                 assert_eq!(&heard, expected, "{policies:?}");
             }
+        }
+        // Asking again, where asking has not connected the stranger.
+        if policies != [("connect", "open")] {
+            let again = [&blocked, &stranger].map(|key| shape(&connect(&serve, key), key));
+            assert_eq!(again[0], again[1], "{policies:?}");
         }
         // It learns nothing, gets nothing, and the owner is not bothered.
         let rows = waiting(&home, "south");
