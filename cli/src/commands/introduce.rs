@@ -24,8 +24,8 @@ use crate::{
 /// Vouch for somebody: introduce SUBJECT to a contact of yours
 ///
 /// The introduction is signed by you. TARGET's owner decides whether SUBJECT may write; when it is a yes, SUBJECT gets
-/// the introduction and presents it by itself. It lets SUBJECT in, not whom SUBJECT knows, and it ends by itself, when
-/// you revoke it, and when TARGET removes you. Both have to be contacts: TARGET a direct one.
+/// the introduction and presents it by itself. It lets SUBJECT in, not whom SUBJECT knows. It ends by itself, when you
+/// revoke it, and when TARGET removes you. TARGET has to be a direct contact; SUBJECT is anybody whose DID you give.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:\n\

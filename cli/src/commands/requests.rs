@@ -229,7 +229,16 @@ async fn decide(context: &Context, agent: &Agent, request: &DecideRequest) -> Re
     };
     context.out.either(&result, || outcome(&shown, &decided))?;
     tell(context, request.decision, &shown, &decided);
+    if !decided.is_told && is_owed(agent, &decided.row).await? {
+        context.next("the peer could not be told yet; `muretai serve` goes on trying");
+    }
     Ok(())
+}
+
+/// Whether somebody whom the request names is still to be told something.
+async fn is_owed(agent: &Agent, row: &RequestRow) -> Result<bool, Failure> {
+    let errands = agent.store().errands().await.map_err(|error| Failure::of("cannot read what is owed", &error))?;
+    Ok(errands.iter().any(|owed| parties(row).any(|did| *did == owed.errand.peer)))
 }
 
 async fn withdraw(context: &Context, agent: &Agent, id: i64) -> Result<(), Failure> {
@@ -249,9 +258,6 @@ fn tell(context: &Context, decision: Decision, shown: &Shown<'_>, decided: &Deci
     }
     if decided.was_decided {
         context.out.note("it was decided so before");
-    }
-    if !decided.is_told {
-        context.next("the peer could not be told yet; `muretai serve` goes on trying");
     }
     if decided.delivered > 0 {
         context.next("the message that was held is delivered: `muretai inbox --unread`");
@@ -328,15 +334,15 @@ fn quoted(words: &str) -> String {
 
 fn headline(row: &RequestRow) -> &'static str {
     match (row.direction, row.kind) {
-        (Direction::In, RequestKind::Connect) => "wants to connect:",
-        (Direction::In, RequestKind::Introduction) => "is introduced to you:",
-        (Direction::In, RequestKind::IntroduceMe) => "asks you for an introduction:",
-        (Direction::In, RequestKind::Referral) => "asks you whom you know:",
-        (Direction::In, RequestKind::Message) => "wrote, and a policy held it:",
-        (Direction::Out, RequestKind::Connect) => "you asked to connect:",
-        (Direction::Out, RequestKind::IntroduceMe) => "you asked for an introduction:",
-        (Direction::Out, RequestKind::Referral) => "you asked whom it knows:",
-        (Direction::Out, _) => "you asked:",
+        (Direction::In, RequestKind::Connect) => "connect request of",
+        (Direction::In, RequestKind::Introduction) => "introduction of",
+        (Direction::In, RequestKind::IntroduceMe) => "request for an introduction, of",
+        (Direction::In, RequestKind::Referral) => "question about a topic, of",
+        (Direction::In, RequestKind::Message) => "message that a policy held, of",
+        (Direction::Out, RequestKind::Connect) => "your connect request to",
+        (Direction::Out, RequestKind::IntroduceMe) => "your request for an introduction, to",
+        (Direction::Out, RequestKind::Referral) => "your question about a topic, to",
+        (Direction::Out, RequestKind::Introduction | RequestKind::Message) => "your request to",
     }
 }
 

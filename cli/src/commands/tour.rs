@@ -16,7 +16,7 @@ mod stage;
 
 use stage::{Stage, Told};
 
-/// See it work: two agents meet, talk and keep a stranger out, with real output
+/// See it work: agents meet, talk, keep a stranger out and let it in on somebody's word, with real output
 ///
 /// Runs real commands in a temporary home, which is removed at the end, and prints each command and what came back.
 /// Nothing of yours is touched and nothing leaves this machine. It ends with 0 only when every step showed what it
@@ -33,6 +33,7 @@ What to type next:
   muretai serve                         be reachable; --listen, --url and --reply-with say how
   muretai invite create                 a link for somebody you want to hear from
   muretai claim LINK                    the other side of it
+  muretai requests                      who else wants to be let in
   muretai doctor                        when something does not work";
 
 pub(crate) fn run(context: &Context, _args: &Args) -> Result<Exit, Failure> {
@@ -79,9 +80,11 @@ async fn play(stage: &mut Stage) -> Result<(), Failure> {
     })?;
 
     stage.title("East, whom south does not know, knocks. It is refused with -32010.")?;
-    did_of(stage, "east").await?;
+    let east = did_of(stage, "east").await?;
     let stranger = stage.run(&["--as", "east", "send", &url, "let me in"]).await?;
     stranger.expect(3, "the refusal -32010", |told| told.stderr.contains("-32010"))?;
+
+    introduction(stage, &url, &east).await?;
 
     stage.title("Somebody recorded a message of north and sends the same bytes again. It is refused with -32002.")?;
     let home = Home::at(stage.home());
@@ -89,6 +92,36 @@ async fn play(stage: &mut Stage) -> Result<(), Failure> {
 
     stage.title("South stops.")?;
     stage.stop().await
+}
+
+/// A contact of south's vouches for the stranger, and takes its word back.
+async fn introduction(stage: &mut Stage, url: &str, east: &str) -> Result<(), Failure> {
+    stage.title("West, whom south trusts, vouches for east. South's owner is asked, and agrees.")?;
+    let west = did_of(stage, "west").await?;
+    let link = stage.run(&["--as", "south", "invite", "create"]).await?;
+    let claim = stage.run(&["--as", "west", "claim", link.stdout.trim()]).await?;
+    claim.expect(0, "a contact", |told| !told.stdout.is_empty())?;
+    let vouched = stage.run(&["--as", "west", "introduce", east, "--to", "south", "--expertise", "music"]).await?;
+    let id = vouched.stdout.split_whitespace().next().unwrap_or_default().to_owned();
+    vouched.expect(0, "an introduction that waits", |told| told.stdout.contains("pending"))?;
+    let asked = stage.run(&["--as", "south", "requests"]).await?;
+    asked.expect(0, "who is introduced, and by whom", |told| {
+        told.stdout.contains(east) && told.stdout.contains(&west)
+    })?;
+    let accepted = stage.run(&["--as", "south", "requests", "accept", "1", "--name", "east"]).await?;
+    accepted.expect(0, "that it was accepted", |told| told.stdout.starts_with("accepted"))?;
+
+    stage.title("Now east is let in, to talk. West takes its word back, and east is refused again.")?;
+    let reply = stage.run(&["--as", "east", "send", url, "thank you"]).await?;
+    reply.expect(0, "THANK YOU", |told| told.stdout == "THANK YOU\n")?;
+    let standing = stage.run(&["--as", "east", "trust-status", "--ask", url]).await?;
+    standing.expect(0, "an introduction by west", |told| {
+        told.stdout.starts_with("introduced\n") && told.stdout.contains(&west)
+    })?;
+    let revoked = stage.run(&["--as", "west", "introduce", "revoke", &id]).await?;
+    revoked.expect(0, "the end of it", |told| told.stdout.contains("revoked"))?;
+    let refused = stage.run(&["--as", "east", "send", url, "hello?"]).await?;
+    refused.expect(3, "a refusal", |told| told.stderr.contains("-3201"))
 }
 
 async fn did_of(stage: &mut Stage, name: &str) -> Result<String, Failure> {

@@ -53,7 +53,17 @@ fn the_tour_shows_the_main_job_and_leaves_nothing() {
     let home = Home::new();
     let tour = home.run(["tour"]).ok();
     let shown = format!("{}{}", tour.out, tour.err);
-    for piece in ["muretai keygen", "invite create", "claim", "send", "did:key:z6Mk", "-32010", "-32002"] {
+    for piece in [
+        "muretai keygen",
+        "invite create",
+        "claim",
+        "send",
+        "did:key:z6Mk",
+        "-32010",
+        "introduced",
+        "revoked",
+        "-32002",
+    ] {
         assert!(shown.contains(piece), "the tour shows {piece}: {shown}");
     }
     assert!(!home.root().exists(), "the tour has a home of its own");
