@@ -9,7 +9,7 @@ use muretai_tests::{
     Home, Serve,
     peer::{Act, Peer, Seen},
     rpc::{self, Key, code, send},
-    trust::{befriend, propose},
+    trust::{befriend, befriend_at, propose},
     vouch::{canonical, presenting, revocations, vc},
 };
 use serde_json::{Value, json};
@@ -207,7 +207,7 @@ fn our_own_list_is_signed_sorted_and_grows_with_what_is_revoked() {
     let serve = home.serve("west", &[]);
     let (north, south) = (Key::of(2), Key::of(3));
     befriend(&home, &serve, "west", &north);
-    befriend(&home, &serve, "west", &south);
+    befriend_at(&home, &serve, "west", &south, Some("http://127.0.0.1:1"));
     let fetch = || {
         let list = serve.request("GET", "/revocations", &[], b"").json();
         assert_eq!((&list["typ"], &list["issuer"]), (&json!("muretai/revocations/1"), &json!(serve.did)), "{list}");

@@ -6,8 +6,8 @@ use http::Uri;
 const MAX_CODE: usize = 128;
 
 /// The documents that are served below every mount.
-const CARD_PATHS: [&str; 3] =
-    [".well-known/agent-card.json", ".well-known/agent.json", ".well-known/agent-card.sig.json"];
+const DOCUMENTS: [&str; 4] =
+    [".well-known/agent-card.json", ".well-known/agent.json", ".well-known/agent-card.sig.json", "revocations"];
 
 /// What a target names.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) fn find<'u>(mount: &str, uri: &'u Uri) -> Address<'u> {
     match below.strip_prefix('/') {
         Some("") => Address::Mount,
         None if below.is_empty() && !mount.is_empty() => Address::Mount,
-        Some(document) if CARD_PATHS.contains(&document) || is_invite(document) => Address::Document(document),
+        Some(document) if DOCUMENTS.contains(&document) || is_invite(document) => Address::Document(document),
         _ => Address::Nothing(None),
     }
 }
@@ -69,6 +69,8 @@ mod tests {
             ("", "/", &Address::Mount),
             ("", "/?a=b", &Address::Mount),
             ("", "/.well-known/agent-card.json", &card),
+            ("", "/revocations", &Address::Document("revocations")),
+            ("/south", "/south/revocations", &Address::Document("revocations")),
             ("", "/.well-known/agent-card.json/", &Address::Nothing(None)),
             ("", "/.well-known/Agent-Card.json", &Address::Nothing(None)),
             ("", "/.well-known/agent%2Dcard.json", &Address::Nothing(None)),
