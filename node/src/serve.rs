@@ -292,7 +292,7 @@ pub(crate) fn mount_of(base: &str) -> &str {
 mod tests {
     use super::*;
     use crate::receive::testing::agent_in;
-    use muretai_transports::http::FetchOptions;
+    use muretai_transports::{Service, http::FetchOptions};
 
     #[test]
     fn the_mount_is_the_path_of_the_base() {
@@ -354,6 +354,19 @@ mod tests {
         let again = agent_in(folder.path()).await;
         let url = again.store().setting(URL_SETTING).await.unwrap();
         assert_eq!(url.as_deref(), Some("http://agent.example/me"));
+    }
+
+    #[tokio::test]
+    async fn the_gate_policy_opens_the_door_like_the_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        let agent = agent_in(folder.path()).await;
+        for (policy, flag, expected) in [("closed", false, false), ("closed", true, true), ("open", false, true)] {
+            agent.set_policy("gate", policy).await.unwrap();
+            let serving = agent.serve(&ServeOptions { open_door: flag, ..options("127.0.0.1:0") }).await.unwrap();
+            let card = Service::document(&serving.receiver, ".well-known/agent-card.json").await.unwrap();
+            let card = muretai_protocol::json::parse(&card.body).unwrap();
+            assert_eq!(card.member("agentEntry").is_some(), expected, "{policy} {flag}");
+        }
     }
 
     #[test]

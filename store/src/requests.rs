@@ -281,6 +281,24 @@ impl Store {
         .await
     }
 
+    /// Accepts at once an introduction that came with its subject's first message; that message is another act. Otherwise
+    /// as [`Store::file_introduction`].
+    pub async fn accept_introduction(
+        &self,
+        introduction: &IntroductionRow,
+        request: &NewRequest,
+        errand: NewErrand,
+        own_name: &str,
+        limits: PendingLimits,
+    ) -> Result<Queued, StoreError> {
+        let (introduction, request) = (introduction.clone(), request.clone());
+        let accept = Some((errand, own_name.to_owned()));
+        self.write(move |conn| {
+            Box::pin(async move { filing::take_introduction(conn, &introduction, &request, accept, limits).await })
+        })
+        .await
+    }
+
     /// Files a question to this agent as an introducer. The same question again refreshes its row; one that was rejected
     /// is [`Queued::Decided`] until the row expires.
     pub async fn file_question(

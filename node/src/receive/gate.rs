@@ -26,7 +26,7 @@ use crate::{
     Agent,
     trust::{
         Policies,
-        policies::{DOMAIN_LIFE_SECS, DomainPolicy},
+        policies::{DOMAIN_LIFE_SECS, DomainPolicy, IntroductionPolicy},
     },
 };
 
@@ -66,6 +66,8 @@ impl Sender<'_> {
 pub(crate) enum Verdict {
     /// It is let in, from somebody of this standing.
     Admitted(ContactState),
+    /// It is let in as soon as this introduction is accepted, and the owner accepts what contacts vouch for.
+    Vouched(Box<Introduction>),
     /// It waits for the owner, on this introduction when there is one.
     Held(Option<Box<Introduction>>),
 }
@@ -130,6 +132,9 @@ impl Gate {
         match evidence {
             Evidence::Accepted(_) => Ok(Verdict::Admitted(state)),
             _ if self.is_open => Ok(Verdict::Admitted(state)),
+            Evidence::Waiting(introduction, _) if policies.introductions == IntroductionPolicy::Accept => {
+                Ok(Verdict::Vouched(introduction))
+            }
             Evidence::Waiting(introduction, _) => Ok(Verdict::Held(Some(introduction))),
             Evidence::Bad(refusal, _) => Err(refusal),
             Evidence::None => Err(say::introduction_required()),

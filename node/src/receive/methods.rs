@@ -68,16 +68,12 @@ impl Desk<'_> {
     }
 
     fn limits(&self) -> PendingLimits {
-        limits(&self.policies)
+        PendingLimits { total: self.policies.pending, strangers_per_hour: STRANGERS_PER_HOUR }
     }
 
     fn request_expires(&self) -> UnixSeconds {
         UnixSeconds(self.now.0.saturating_add(REQUEST_LIFE_SECS))
     }
-}
-
-fn limits(policies: &Policies) -> PendingLimits {
-    PendingLimits { total: policies.pending, strangers_per_hour: STRANGERS_PER_HOUR }
 }
 
 /// The note of a signed text that has to name its method (5.1): another message of the same sender must not serve as

@@ -141,8 +141,7 @@ impl Receiver {
         if let Some(rates) = &self.inner.rates {
             rates.admit_query(passed.verified.from(), passed.is_from_contact())?;
         }
-        let Inner { agent, url, gate, errands, .. } = &*self.inner;
-        let desk = &Desk { agent, url, gate, policies: gate.policies().await?, now, errands };
+        let desk = &self.desk(now).await?;
         match call {
             Call::TrustStatus(params) => status::answer(desk, passed, *params).await,
             Call::ConnectRequest(params) => connect::request(desk, passed, *params).await,
@@ -182,26 +181,40 @@ impl Receiver {
         let state = match &verdict {
             Verdict::Admitted(state) => *state,
             Verdict::Held(_) if passed.is_from_contact() => ContactState::Direct,
-            Verdict::Held(_) => ContactState::None,
+            Verdict::Held(_) | Verdict::Vouched(_) => ContactState::None,
         };
         if let Some(rates) = &self.inner.rates {
             rates.admit_message(did, state)?; // 7
         }
-        match verdict {
-            Verdict::Admitted(state) => told::take(agent, &passed, state, now).await,
-            Verdict::Held(_) if !hold::can_wait(passed.verified.message()) => return Err(say::awaiting_approval()),
-            Verdict::Held(_) => {}
-        }
-        let extra = extra::take(&mut passed.verified);
-        let extra = extra.map_err(|extra::TooLarge| say::plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))?;
-        match verdict {
-            Verdict::Admitted(state) => self.inner.answerer.answer(agent, passed, extra, state, now).await,
-            Verdict::Held(introduction) => {
-                let policies = gate.policies().await?;
-                hold::hold(agent, passed, extra, introduction.as_deref(), &policies, now).await
+        let state = match verdict {
+            Verdict::Admitted(state) => state,
+            Verdict::Vouched(introduction) => {
+                introduce::accept(&self.desk(now).await?, &introduction).await?;
+                ContactState::Introduced
             }
-        }
+            Verdict::Held(introduction) => {
+                if !hold::can_wait(passed.verified.message()) {
+                    return Err(say::awaiting_approval());
+                }
+                let extra = take_extra(&mut passed)?;
+                return hold::hold(&self.desk(now).await?, passed, extra, introduction.as_deref()).await;
+            }
+        };
+        told::take(agent, &passed, state, now).await;
+        let extra = take_extra(&mut passed)?;
+        self.inner.answerer.answer(agent, passed, extra, state, now).await
     }
+
+    /// What a method has at hand.
+    async fn desk(&self, now: UnixSeconds) -> Result<Desk<'_>, Refusal> {
+        let Inner { agent, url, gate, errands, .. } = &*self.inner;
+        Ok(Desk { agent, url, gate, policies: gate.policies().await?, now, errands })
+    }
+}
+
+fn take_extra(passed: &mut Passed) -> Result<Option<String>, Refusal> {
+    let extra = extra::take(&mut passed.verified);
+    extra.map_err(|extra::TooLarge| say::plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))
 }
 
 #[async_trait]

@@ -128,13 +128,27 @@ pub(super) async fn introduction(
     if let Some(same_content) = seen_before(conn, tail, handling).await? {
         return Ok(Queued::Duplicate { same_content });
     }
+    let queued = take_introduction(conn, introduction, request, accept, limits).await?;
+    if !matches!(queued, Queued::Full { .. }) {
+        mark_fresh(conn, handling).await?;
+    }
+    Ok(queued)
+}
+
+/// See [`crate::Store::accept_introduction`].
+pub(super) async fn take_introduction(
+    conn: &mut SqliteConnection,
+    introduction: &IntroductionRow,
+    request: &NewRequest,
+    accept: Option<(NewErrand, String)>,
+    limits: PendingLimits,
+) -> Result<Queued, StoreError> {
     let now = request.created;
     let placed = place_introduction(conn, introduction, request, accept.is_some(), limits).await?;
     let id = match placed {
         Placed::Full(retry_after_secs) => return Ok(Queued::Full { retry_after_secs }),
         Placed::Waiting(id) | Placed::Decided(id) => id,
     };
-    mark_fresh(conn, handling).await?;
     let row = rows::expect(conn, id, now).await?;
     match (placed, accept) {
         (Placed::Waiting(_), Some((errand, own_name))) if row.status == RequestStatus::Pending => {

@@ -88,6 +88,7 @@ async fn judge(gate: &Gate, standing: Standing, vc: Option<&Value>) -> Result<St
     let sender = Sender { did: &did, standing: &standing, vc, method: "message/send", now };
     match gate.judge(&sender).await {
         Ok(Verdict::Admitted(state)) => Ok(format!("{state:?}")),
+        Ok(Verdict::Vouched(_)) => Ok("vouched".to_owned()),
         Ok(Verdict::Held(introduction)) => Ok(format!("held {}", introduction.is_some())),
         Err(refusal) => Err(refusal.code.number()),
     }

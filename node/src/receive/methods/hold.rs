@@ -8,17 +8,12 @@ use muretai_store::{
 };
 
 use super::{
-    REQUEST_LIFE_SECS, internal,
+    Desk, REQUEST_LIFE_SECS, internal,
     introduce::{introduction_request, introduction_row},
-    limits,
     params::PeerFacts,
     send::{self, sign_reply},
 };
-use crate::{
-    Agent,
-    receive::{ladder::Passed, refusals as say},
-    trust::Policies,
-};
+use crate::receive::{ladder::Passed, refusals as say};
 
 /// Whether a message can wait: nobody could tell later what one without text was about, or to which group it belonged.
 /// To be asked while the message has its metadata.
@@ -28,20 +23,19 @@ pub(crate) fn can_wait(message: &Message) -> bool {
 
 /// Holds a message and says so, or says that it cannot wait. One waits for each sender.
 pub(crate) async fn hold(
-    agent: &Agent,
+    desk: &Desk<'_>,
     passed: Passed,
     extra: Option<String>,
     introduction: Option<&Introduction>,
-    policies: &Policies,
-    now: UnixSeconds,
 ) -> Result<Value, Refusal> {
+    let (agent, now) = (desk.agent, desk.now);
     let request = match introduction {
         Some(introduction) => introduction_request(introduction, PeerFacts::default(), now),
         None => message_request(&passed, now),
     };
     let row = introduction.map(|introduction| introduction_row(introduction, Role::Received, now));
     let held = send::record(&passed.verified, passed.digest, extra, now, None);
-    match agent.store().hold_message(&held, row.as_ref(), &request, limits(policies)).await.map_err(internal)? {
+    match agent.store().hold_message(&held, row.as_ref(), &request, desk.limits()).await.map_err(internal)? {
         Queued::Pending(_) => {}
         Queued::Decided(_) | Queued::Full { .. } => return Err(say::awaiting_approval()),
         Queued::Duplicate { same_content } => return Err(passed.duplicate(same_content)),

@@ -73,6 +73,24 @@ fn verify(desk: &Desk<'_>, passed: &Passed, params: &ProposeParams) -> Result<In
     if introduction.issuer != *passed.verified.from() { Err(invalid()) } else { Ok(introduction) }
 }
 
+/// Accepts an introduction that came with its subject's first message, for an owner who leaves that to contacts. The
+/// introducer is owed the answer.
+pub(crate) async fn accept(desk: &Desk<'_>, introduction: &Introduction) -> Result<(), Refusal> {
+    let row = introduction_row(introduction, Role::Received, desk.now);
+    let request = introduction_request(introduction, PeerFacts::default(), desk.now);
+    let introduction_id = introduction.id.clone();
+    let errand = Errand::IntroduceRespond { introduction_id, decision: Decision::Accept };
+    let errand = errand.to_store(&row.issuer, desk.now);
+    let (store, own_name) = (desk.agent.store(), desk.agent.name());
+    match store.accept_introduction(&row, &request, errand, own_name, desk.limits()).await.map_err(internal)? {
+        Queued::Decided(row) if row.status == RequestStatus::Accepted => {
+            desk.errands.notify_one();
+            Ok(())
+        }
+        _ => Err(say::awaiting_approval()),
+    }
+}
+
 /// Takes the target's answer to an introduction of ours.
 pub(crate) async fn respond(desk: &Desk<'_>, passed: Passed, params: IntroduceAnswer) -> Result<Value, Refusal> {
     note(&passed, RESPOND, None)?;

@@ -173,3 +173,19 @@ async fn a_domain_may_be_asked_of_everybody_but_contacts() {
     assert_eq!(code(&world.send(&key(WEST), "1", "hello").await), 0);
     assert_eq!(code(&introduced(&world, "1", world.vc(&key(WEST), &key(NORTH), 7)).await), -32015);
 }
+
+#[tokio::test]
+async fn an_owner_who_leaves_it_to_contacts_is_not_asked() {
+    let world = world_with_west().await;
+    world.policy("introductions", "accept").await;
+    let vc = world.vc(&key(WEST), &key(NORTH), 7);
+    let answer = introduced(&world, "1", vc.clone()).await;
+    assert_eq!(metadata(&answer, "status").and_then(Value::as_str), Some("accepted"), "{}", answer.to_json());
+    assert_eq!(world.stored().await.len(), 1);
+    assert_eq!(world.requests().await.pop().unwrap().status, RequestStatus::Accepted);
+    let errands = world.agent.store().errands().await.unwrap();
+    assert_eq!((errands.len(), &errands[0].errand.peer), (1, key(WEST).did()), "the introducer is told");
+    assert_eq!(code(&introduced(&world, "2", vc).await), 0);
+    assert_eq!(code(&world.send(&key(NORTH), "3", "hello").await), 0);
+    assert_eq!(world.agent.store().errands().await.unwrap().len(), 1);
+}
