@@ -7,6 +7,7 @@ use muretai_protocol::{
     limits::MAX_TEXT_BYTES,
     message::{self, Draft, Message, Role, Verified},
     rpc::Refusal,
+    text,
 };
 use muretai_store::messages::{Committed, Received, Reply};
 
@@ -15,9 +16,10 @@ use crate::{
     receive::{ladder::Passed, refusals as say},
 };
 
-/// Commands that travel with one reply, and bytes of each of their texts.
-const MAX_COMMANDS: usize = 16;
-const MAX_COMMAND_BYTES: usize = 256;
+/// Commands that travel with one reply, characters of a keyword, which somebody types, and of what is said about it.
+const MAX_COMMANDS: usize = 32;
+const MAX_KEYWORD_CHARS: usize = 64;
+const MAX_WORDS_CHARS: usize = 200;
 
 /// Signs the response, stores message and reply in one transaction, and gives the reply. On any failure the id is
 /// released, because nothing is stored.
@@ -53,11 +55,16 @@ fn fitting(response: Response) -> Response {
     response
 }
 
-/// What a client may offer its user, as far as anybody can show it.
+/// What a client may offer its user, as far as anybody can show and type it.
 fn commands(commands: &[Command]) -> Option<Value> {
-    let fits = |text: &str| !text.is_empty() && text.len() <= MAX_COMMAND_BYTES;
-    let shown = commands.iter().filter(|command| fits(&command.keyword) && fits(&command.label)).take(MAX_COMMANDS);
-    let shown: Vec<Value> = shown.map(command).collect();
+    let is_typable = |command: &&Command| {
+        let keyword = command.keyword.as_str();
+        !keyword.is_empty()
+            && !keyword.contains(char::is_whitespace)
+            && text::one_line(keyword, MAX_KEYWORD_CHARS) == keyword
+            && command.label.chars().count() <= MAX_WORDS_CHARS
+    };
+    let shown: Vec<Value> = commands.iter().filter(is_typable).take(MAX_COMMANDS).map(command).collect();
     if shown.is_empty() { None } else { Some(shown.into()) }
 }
 
@@ -65,7 +72,7 @@ fn command(command: &Command) -> Value {
     let mut object = Object::new();
     object.insert("keyword".to_owned(), command.keyword.as_str().into());
     object.insert("label".to_owned(), command.label.as_str().into());
-    if let Some(params) = command.params.as_ref().filter(|params| params.len() <= MAX_COMMAND_BYTES) {
+    if let Some(params) = command.params.as_ref().filter(|params| params.chars().count() <= MAX_WORDS_CHARS) {
         object.insert("params".to_owned(), params.into());
     }
     object.into()
