@@ -16,6 +16,7 @@ mod introducing;
 mod introductions;
 mod invites;
 mod ladder;
+mod readme;
 mod revocations;
 mod secrets;
 mod standing;
