@@ -80,8 +80,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             }
         };
         agent.close().await;
-        let attempt = format!("cannot ask `{target}` to connect");
-        let asked = asked.map_err(|error| Failure::of(attempt, &error).about(&request.target))?;
+        let (attempt, about) = match &request.ask {
+            None => (format!("cannot ask `{target}` to connect"), &request.target),
+            Some(peer) => (format!("cannot ask `{}` to introduce you to `{target}`", people::shown(peer)), peer),
+        };
+        let asked = asked.map_err(|error| Failure::of(attempt, &error).about(about))?;
         print(context, args, &asked)
     })
 }

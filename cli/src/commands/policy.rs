@@ -13,14 +13,15 @@ use crate::{
 
 /// Show and change whom this agent lets in and what it tells
 ///
-/// A running `muretai serve` follows a change within a second, except that of `gate`, which it reads when it starts.
+/// Without a command the settings are shown. A running `muretai serve` follows a change within a second, except that of
+/// `gate`, which it reads when it starts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai policy show\n\
 \x20 muretai policy set connect closed")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -61,8 +62,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     context::block_on(async {
         let agent = context.open(context.timeout(None)?).await?;
         let done = match &args.command {
-            Command::Show { name } => show(context, &agent, name.as_deref()).await,
-            Command::Set { name, value } => set(context, &agent, name, value).await,
+            None => show(context, &agent, None).await,
+            Some(Command::Show { name }) => show(context, &agent, name.as_deref()).await,
+            Some(Command::Set { name, value }) => set(context, &agent, name, value).await,
         };
         agent.close().await;
         done.map(|()| Exit::Done)
