@@ -392,7 +392,10 @@ fn an_accepted_introduction_ends_with_its_time() {
     let scene = Scene::new(&[]);
     scene.let_in(&scene.north);
     assert_eq!(code(&scene.serve.say(&scene.north, "in")), 0);
-    assert_eq!(scene.home.sql("south", &format!("UPDATE introductions SET valid_until = {}", rpc::now() - 1)), 1);
+    assert_eq!(
+        scene.home.sql("south", &format!("UPDATE introductions SET valid_until = {}, status = status", rpc::now() - 1)),
+        1
+    );
     let after = wait::until("the introduction to end", || {
         Some(code(&scene.serve.say(&scene.north, "out"))).filter(|code| *code != 0)
     });
