@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     commands::{
         card, claim, completions, connect, contacts, doctor, domain, identity, inbox, introduce, invite, keygen, man,
-        policy, referral, requests, send, serve, tour, trust_status,
+        plugin, policy, referral, requests, send, serve, tour, trust_status,
     },
     output::Output,
     parse,
@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Referral(referral::Args),
     TrustStatus(trust_status::Args),
     Policy(policy::Args),
+    Plugin(plugin::Args),
     Domain(domain::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),

@@ -11,6 +11,7 @@ use muretai_node::{
     serve::ServeError,
     trust::{TrustError, domain::DomainVerifyError},
 };
+use muretai_plugins::{engine::PluginFault, manifest::ManifestError, new::NewError, set::LoadError};
 use muretai_protocol::json::Value;
 use muretai_store::StoreError;
 
@@ -148,6 +149,30 @@ macro_rules! explains_itself {
 }
 
 explains_itself!(DomainVerifyError, HomeError, KeyFileError, InviteError, ServeError, CardFetchError);
+
+/// Errors about plugins' files, which are of a crate that knows no exit codes.
+macro_rules! pins_files {
+    ($($error:ty),* $(,)?) => {$(
+        impl Explain for $error {
+            fn fault(&self) -> Fault {
+                if self.is_unverified() { Fault::Unverified } else { Fault::Failed }
+            }
+            fn hint(&self) -> Option<String> {
+                <$error>::hint(self)
+            }
+        }
+    )*};
+}
+
+pins_files!(ManifestError, LoadError);
+
+impl Explain for PluginFault {}
+
+impl Explain for NewError {
+    fn fault(&self) -> Fault {
+        if matches!(self, NewError::BadName(_)) { Fault::Usage } else { Fault::Failed }
+    }
+}
 
 impl Explain for SendError {
     fn message_id(&self) -> Option<&str> {

@@ -37,6 +37,10 @@ use crate::{
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
+    if commands::plugin::is_host(&words) {
+        // Does not come back where a host has started it.
+        let _ = muretai_plugins::child::run();
+    }
     let (out, ended) = match Cli::try_parse_from(&words) {
         Err(error) => {
             let (out, command) = args::speech(&words);
@@ -77,6 +81,7 @@ fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
         Command::Introduce(args) => commands::introduce::run(&context, &args),
         Command::Referral(args) => commands::referral::run(&context, &args),
         Command::TrustStatus(args) => commands::trust_status::run(&context, &args),
+        Command::Plugin(args) => commands::plugin::run(&context, &args),
         Command::Policy(args) => commands::policy::run(&context, &args),
         Command::Domain(args) => commands::domain::run(&context, &args),
         Command::Doctor(args) => commands::doctor::run(&context, &args),

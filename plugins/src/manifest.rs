@@ -244,6 +244,13 @@ impl Manifest {
     }
 }
 
+/// Reads a plugin's configuration from a file of its own, in JSON or in TOML. Tells in one line what is wrong with it.
+///
+/// It is to be kept in TOML, which has no null: such members are left out.
+pub fn config(text: &str, is_toml: bool) -> Result<Object, String> {
+    if is_toml { read::toml_config(text) } else { read::json_config(text) }
+}
+
 /// The bytes of a plugin's file, with their hash.
 #[derive(Debug, Clone)]
 pub struct PluginFile {

@@ -135,8 +135,10 @@ async fn a_configuration_that_makes_no_sense_keeps_it_from_starting() {
     let Some(home) = home_with_policy() else { return };
     for (config, word) in [
         ("{}", "from and to"),
-        (r#"{"from":"9:00","to":"17:00"}"#, "from and to"),
-        (r#"{"from":"09:00","to":"24:00"}"#, "from and to"),
+        (r#"{"from":"9:00","to":"17:00"}"#, "from is a time"),
+        (r#"{"from":"09:00","to":"24:00"}"#, "to is a time"),
+        (r#"{"from":"09:00","to":"09:00"}"#, "from and to"),
+        (r#"{"from":"09:00","to":"17:00","form":1}"#, "there are only"),
         (r#"{"from":"09:00","to":"17:00","days":[0]}"#, "days"),
         (r#"{"from":"09:00","to":"17:00","days":[]}"#, "days"),
         (r#"{"from":"09:00","to":"17:00","outside":"sleep"}"#, "outside"),

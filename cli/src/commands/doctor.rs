@@ -20,8 +20,8 @@ const MAX_SHOWN_CHARS: usize = 1_000;
 
 /// Check that everything works, and say what to do when it does not
 ///
-/// Looks at the home, the disk, the permissions, the keys, the databases, the running services and the clock: of all
-/// agents, or of the one that --as names. With TARGET also whether that peer can be reached and shows a card that verifies.
+/// Looks at the home, the disk, the plugins, the permissions, the keys, the databases, the running services and the
+/// clock: of all agents, or of the one that --as names. Plugins are started and ended for that. With TARGET also whether that peer can be reached and shows a card that verifies.
 /// Changes nothing. It ends with 1 when something is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
@@ -78,6 +78,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         doctor.disk(home.root());
         doctor.configuration(&home);
         agents = doctor.agents(context, &home);
+        context::block_on(async {
+            doctor.plugins(&home).await;
+            Ok(())
+        })?;
     }
     for dir in &agents {
         doctor.agent = Some(dir.name.clone());

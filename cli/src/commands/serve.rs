@@ -6,10 +6,12 @@ use muretai_node::{
     receive::responder::{CommandSpec, ReplyInput},
     serve::{ServeOptions, Serving},
 };
+use muretai_plugins::set::PluginSet;
 use muretai_transports::{Stop, http::ServerLimits};
 use serde::Serialize;
 
 use crate::{
+    commands::plugin,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -32,8 +34,11 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// and SIGTERM let it finish what is under way; a second one ends it at once.
 ///
 /// Messages from trusted contacts are stored before they are answered. Strangers are refused, unless --open-door.
-/// The answer is an acknowledgement, or what --reply-with prints: the command is run by the shell with the text on
-/// standard input and with MURETAI_* variables that name the sender and the message.
+///
+/// Who answers, in this order: a skill of a plugin, when the first word is its id or it is the default skill; what
+/// --reply-with prints: the command is run by the shell with the text on standard input and with MURETAI_* variables
+/// that name the sender and the message; else an acknowledgement. Plugins are those of `muretai plugin list`; one that
+/// cannot be started keeps the agent from being served.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai serve --listen 127.0.0.1:0 --reply-with 'tr a-z A-Z'\n\
@@ -123,7 +128,12 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
     let agent = context.open(context.timeout(None)?).await?;
     let attempt = format!("cannot serve `{}`", agent.name());
-    let serving = agent.serve(&options(args)).await.map_err(|error| Failure::of(attempt.as_str(), &error))?;
+    let plugins = tokio::select! {
+        plugins = plugins(context, agent.name(), &attempt) => plugins?,
+        () = signals.next() => return Err(Failure::failed(format!("{attempt}: stopped while its plugins started"))),
+    };
+    let options = ServeOptions { skills: plugins.skills(), policies: plugins.policies(), ..options(args) };
+    let serving = agent.serve(&options).await.map_err(|error| Failure::of(attempt.as_str(), &error))?;
     announce(context, &serving, agent.did().as_str(), agent.name())?;
     let stop = Stop::new();
     let running = serving.run(stop.clone());
@@ -143,6 +153,7 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
             }
         }
     };
+    plugins.close().await;
     agent.close().await;
     ended.map(|()| Exit::Done).map_err(|error| Failure::of(attempt, &error))
 }
@@ -156,6 +167,18 @@ fn announce(context: &Context, serving: &Serving, did: &str, name: &str) -> Resu
     }
     context.out.note(&format!("{name} is {did}; Ctrl-C stops it"));
     Ok(())
+}
+
+/// Starts the plugins of an agent. One that does not start keeps the agent from being served: a policy that is missing
+/// would let in whom it keeps out.
+async fn plugins(context: &Context, agent: &str, attempt: &str) -> Result<PluginSet, Failure> {
+    let manifest = plugin::manifest(context)?;
+    let started = PluginSet::load(&manifest, agent, &plugin::host()?).await;
+    let plugins = started.map_err(|error| Failure::of(attempt, &error))?;
+    for name in plugins.names() {
+        tracing::info!(plugin = name, "a plugin runs");
+    }
+    Ok(plugins)
 }
 
 fn options(args: &Args) -> ServeOptions {

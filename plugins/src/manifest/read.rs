@@ -2,7 +2,7 @@
 use std::{collections::BTreeSet, ops::Range, path::PathBuf, time::Duration};
 
 use muretai_protocol::{
-    json::{self, Object, Value as Json},
+    json::{self, Number, Object, Value as Json},
     limits::MAX_SAFE_INT,
 };
 use toml_edit::{Array, Document, Item, Table, TableLike, Value};
@@ -45,6 +45,42 @@ pub(super) fn manifest(text: &str) -> Result<Manifest, Refusal> {
         plugins.push(entry);
     }
     Ok(Manifest { plugins })
+}
+
+/// Reads a configuration in TOML.
+pub(super) fn toml_config(text: &str) -> Result<Object, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let told = |(line, reason): Refusal| format!("line {line}: {reason}");
+    let document =
+        Document::parse(text).map_err(|error| told((line(text, error.span()), error.message().to_owned())))?;
+    match (Reader { text }).json_of_table(document.as_table()).map_err(told)? {
+        Json::Object(object) => Ok(object),
+        _ => Err("it is no table".to_owned()),
+    }
+}
+
+/// Reads a configuration in JSON.
+pub(super) fn json_config(text: &str) -> Result<Object, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match json::parse(text.as_bytes()).map_err(|error| error.to_string())? {
+        Json::Object(object) => {
+            object.values().try_for_each(check_numbers)?;
+            Ok(object)
+        }
+        _ => Err("it is no JSON object".to_owned()),
+    }
+}
+
+/// An integer that JSON readers disagree about would be another one after it was written.
+fn check_numbers(value: &Json) -> Result<(), String> {
+    match value {
+        Json::Number(Number::Token(token)) if !token.contains(['.', 'e', 'E']) => {
+            Err(format!("{token} is beyond ±{MAX_SAFE_INT}; write it as a string"))
+        }
+        Json::Array(items) => items.iter().try_for_each(check_numbers),
+        Json::Object(members) => members.values().try_for_each(check_numbers),
+        _ => Ok(()),
+    }
 }
 
 fn line(text: &str, span: Option<Range<usize>>) -> usize {

@@ -160,6 +160,15 @@ fn a_file_that_changed_is_refused_with_both_hashes() {
 }
 
 #[test]
+fn a_configuration_reads_the_same_from_json_and_toml() {
+    let json = config("{\"a\":[1,2.5],\"b\":{\"c\":true}}", false).unwrap();
+    assert_eq!(config("a = [1, 2.5]\nb.c = true\n", true).unwrap(), json);
+    assert!(config("[1]", false).is_err());
+    assert!(config("{\"a\":[9007199254740993]}", false).unwrap_err().contains("string"));
+    assert!(config("a = 1\na = 2\n", true).unwrap_err().starts_with("line 2: "));
+}
+
+#[test]
 fn a_hash_is_what_other_tools_print() {
     assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }

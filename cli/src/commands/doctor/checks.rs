@@ -7,12 +7,14 @@ use std::{
 };
 
 use muretai_node::{Agent, Fault, Home, agent, home::AgentDir, keyfile, send::peer::FetchedCard};
+use muretai_plugins::{manifest::Manifest, set};
 use muretai_protocol::sign::Seed;
 use muretai_store::messages::Query;
 use muretai_transports::{ClientTimeouts, http::HttpTransport};
 
 use super::{Args, Check, Doctor, Status};
 use crate::{
+    commands::plugin,
     config,
     context::{self, Context},
     failure::{Explain, Failure},
@@ -101,6 +103,27 @@ impl Doctor {
     pub(super) fn configuration(&mut self, home: &Home) {
         if let Err(failure) = config::read(home.root()) {
             self.failure("config", failure);
+        }
+    }
+
+    /// Whether each plugin's file is the one that was added, and starts.
+    pub(super) async fn plugins(&mut self, home: &Home) {
+        let manifest = match Manifest::read(home.root()) {
+            Ok(manifest) => manifest,
+            Err(error) => return self.failed("plugins", "cannot tell which there are", &error),
+        };
+        for entry in &manifest.plugins {
+            let host = match plugin::host() {
+                Ok(host) => host,
+                Err(failure) => return self.failure("plugins", failure),
+            };
+            match set::check(entry, &host).await {
+                Ok(_) => {
+                    let what = format!("{} {} starts: {}", entry.name, entry.version, entry.offers.join(" "));
+                    self.note("plugins", Status::Ok, what, None);
+                }
+                Err(error) => self.failed("plugins", "what agents are served with is broken", &error),
+            }
         }
     }
 
