@@ -63,7 +63,7 @@ static void *muretai_room(size_t len) {
     return (void *)at;
 }
 
-#define MURETAI_EXPORT_AS(name) __attribute__((export_name(#name), used)) static
+#define MURETAI_EXPORT_AS(name) __attribute__((export_name(#name), used))
 
 MURETAI_EXPORT_AS(muretai_abi) int32_t muretai_export_abi(void) {
     return MURETAI_PLUGIN_ABI;
