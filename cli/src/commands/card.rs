@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use muretai_node::{
     Agent,
+    card::CardFacts,
     send::peer::{FetchedCard, PeerCard},
     serve::URL_SETTING,
+    trust::policies::GatePolicy,
 };
 use muretai_protocol::json::Value;
 use serde::Serialize;
@@ -64,7 +66,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 async fn own(context: &Context, agent: &Agent) -> Result<(), Failure> {
     let url = agent.store().setting(URL_SETTING).await;
     let url = url.map_err(|error| Failure::of("cannot show the card", &error))?.unwrap_or_default();
-    let card = agent.card(&url, false);
+    let policies = agent.policies().await.map_err(|error| Failure::of("cannot show the card", &error))?;
+    // What plugins offer is on the card as it is served: it takes loading them.
+    let open_door = policies.gate == GatePolicy::Open;
+    let card = agent.card_with(&CardFacts { url: &url, open_door, policies: &policies, skills: &[] });
     if url.is_empty() {
         context.next("it has no address yet: `muretai serve` gives it one");
     }
