@@ -19,8 +19,9 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const CARD_PATH: &str = ".well-known/agent-card.json";
 /// Longest invite code that is looked up.
 const MAX_CODE_BYTES: usize = 64;
-/// How long a list of revocations is served without looking at the store again.
-const LIST_LIFE: Duration = Duration::from_secs(1);
+/// How long a list of revocations is served without looking at the store again: a revocation is told at once, and whoever
+/// asks without end costs little.
+const LIST_LIFE: Duration = Duration::from_millis(100);
 
 /// What is served. Serialised once; every answer shares the same buffers.
 pub(super) struct Documents {
