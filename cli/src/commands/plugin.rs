@@ -120,20 +120,19 @@ enum Meant {
 }
 
 fn meant(context: &Context, word: &str) -> Result<Meant, Failure> {
-    let attempt = format!("cannot use {}", people::shown(word));
     let manifest = manifest(context)?;
     if let Ok(entry) = manifest.find(word) {
-        let file = PluginFile::pinned(entry).map_err(|error| Failure::of(attempt, &error))?;
+        let file = PluginFile::pinned(entry).map_err(|error| Failure::of(format!("cannot use {word}"), &error))?;
         return Ok(Meant::Added(Box::new(entry.clone()), file));
     }
     let path = PathBuf::from(word);
     match PluginFile::read(&path) {
         Ok(file) => Ok(Meant::File(file)),
-        Err(error) if !path.exists() => {
-            let hint = "give the path of a file, or a name that `muretai plugin list` shows";
-            Err(Failure::of(attempt, &error).hint(hint))
+        Err(_) if !path.exists() => {
+            let message = format!("there is neither a plugin nor a file named {}", people::shown(word));
+            Err(Failure::failed(message).hint("`muretai plugin list` shows the plugins that were added"))
         }
-        Err(error) => Err(Failure::of(attempt, &error)),
+        Err(error) => Err(Failure::of("cannot read the plugin", &error)),
     }
 }
 

@@ -122,7 +122,7 @@ impl Doctor {
                     let what = format!("{} {} starts: {}", entry.name, entry.version, entry.offers.join(" "));
                     self.note("plugins", Status::Ok, what, None);
                 }
-                Err(error) => self.failed("plugins", "what agents are served with is broken", &error),
+                Err(error) => self.failed("plugins", &format!("{} keeps agents from being served", entry.name), &error),
             }
         }
     }
