@@ -435,6 +435,26 @@ impl Store {
         .await
     }
 
+    /// Whether something of a DID waits that only the owner does not see: it is blocked, and must hear what a stranger
+    /// would.
+    pub async fn has_hidden(&self, did: &Did, now: UnixSeconds) -> Result<bool, StoreError> {
+        let did = did.clone();
+        self.read(move |conn| {
+            Box::pin(async move {
+                let row = query(
+                    "SELECT EXISTS (SELECT 1 FROM requests WHERE peer = (SELECT id FROM peers WHERE address = ?) \
+                     AND kind IN (0, 1) AND direction = 0 AND status = 4 AND expires > ?)",
+                )
+                .bind(did.as_str())
+                .bind(now.0)
+                .fetch_one(conn)
+                .await?;
+                Ok(row.try_get(0)?)
+            })
+        })
+        .await
+    }
+
     /// How many incoming rows wait for the owner.
     pub async fn pending_count(&self, now: UnixSeconds) -> Result<u64, StoreError> {
         self.read(move |conn| {

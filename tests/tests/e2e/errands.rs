@@ -81,25 +81,32 @@ fn an_introduction_reaches_a_target_that_was_away() {
     let (north, south, west) = (Home::with_agent("north"), Home::with_agent("south"), Home::with_agent("west"));
     let north_serve = north.serve("north", &[]);
     let south_serve = south.serve("south", &[]);
-    let _west_serve = west.serve("west", &[]);
+    let west_serve = west.serve("west", &[]);
     introduce_each_other(&north, "north", &west, "west");
     introduce_each_other(&south, "south", &west, "west");
     let listen = south_serve.addr.to_string();
     assert_eq!(south_serve.stop("TERM").0, 0);
     let made = west.run(["introduce", "north", "--to", "south", "--timeout", "2s", "--json"]).ok().json();
     assert_eq!((&made["status"], &made["told"]), (&json!("pending"), &json!(false)), "{made}");
-    let south_serve = south.serve("south", &["--listen", &listen]);
+    let _south_serve = south.serve("south", &["--listen", &listen]);
+    assert_eq!(west_serve.stop("TERM").0, 0);
     hurry(&west, "west");
+    let west_serve = west.serve("west", &[]);
     let id = wait::until("the proposal", || waiting(&south, "south").first().map(|row| row["id"].to_string()));
 
     // West is away while south decides; north gets its introduction when west is back.
-    drop(_west_serve);
-    south.run(["requests", "accept", &id, "--timeout", "2s"]).ok();
+    let west_listen = west_serve.addr.to_string();
+    assert_eq!(west_serve.stop("TERM").0, 0);
+    let accepted = south.run(["requests", "accept", &id, "--timeout", "2s", "--json"]).ok().json();
+    assert_eq!(accepted["told"], false, "{accepted}");
     assert_eq!(held(&north).len(), 0);
-    let west_listen = west.run(["contacts", "list", "--json"]).ok().json_lines();
-    assert_eq!(west_listen.len(), 2);
+    let _west_serve = west.serve("west", &["--listen", &west_listen]);
+    hurry(&south, "south");
+    let kept = wait::until("north's introduction", || held(&north).pop());
+    assert_eq!(kept["id"], made["id"]);
+    north.run(["send", "south", "hello"]).ok();
+    assert_eq!(south.inbox("south").last().unwrap()["text"], "hello");
     drop(north_serve);
-    drop(south_serve);
 }
 
 fn held(home: &Home) -> Vec<Value> {

@@ -299,6 +299,15 @@ fn an_introduction_is_accepted_at_once_where_the_owner_says_so() {
     assert_eq!(code(&scene.serve.say(&scene.north, "hello")), 0);
     let again = propose(&scene.serve, &scene.west, &vc);
     assert_eq!(again["result"]["status"], "accepted", "{again}");
+    // Also when the first that is heard of it is a message.
+    let east = Key::of(3);
+    let presented = vouch::vc(&scene.west, east.did(), scene.did(), |_| {});
+    let sent = presenting(&east, scene.did(), "hello from east", &presented);
+    let answer = scene.serve.call(&send(&sent));
+    assert_eq!(answer["result"]["metadata"]["status"], "accepted", "{answer}");
+    assert_eq!(scene.home.inbox("south").last().unwrap()["text"], "hello from east");
+    let by_a_stranger = vouch::vc(&Key::of(9), Key::of(8).did(), scene.did(), |_| {});
+    assert_eq!(code(&scene.say(&Key::of(8), "hello", &by_a_stranger)), -32013);
     assert_eq!(waiting(&scene.home, "south").len(), 0);
 }
 

@@ -166,6 +166,8 @@ fn a_blocked_peer_hears_what_a_stranger_hears_on_every_method() {
         if policies != [("connect", "open")] {
             let again = [&blocked, &stranger].map(|key| shape(&connect(&serve, key), key));
             assert_eq!(again[0], again[1], "{policies:?}");
+            let standing = [&blocked, &stranger].map(|key| shape(&status(&serve, key, None), key));
+            assert_eq!(standing[0], standing[1], "{policies:?}");
         }
         // It learns nothing, gets nothing, and the owner is not bothered.
         let rows = waiting(&home, "south");

@@ -22,6 +22,10 @@ pub(crate) async fn answer(desk: &Desk<'_>, passed: Passed, params: StatusParams
     }
     let evaluated = desk.agent.evaluate(subject, desk.gate.is_open(), &desk.policies, desk.now).await;
     let Evaluated { mut status, is_blocked } = evaluated.map_err(internal)?;
+    // Somebody who is blocked hears of what it asked what a stranger hears.
+    if is_blocked && is_about_itself && desk.agent.store().has_hidden(subject, desk.now).await.map_err(internal)? {
+        status.relation = Relation::Pending;
+    }
     // What waits is told to whom it concerns.
     if status.relation == Relation::Pending && !is_about_itself {
         status.relation = Relation::None;
