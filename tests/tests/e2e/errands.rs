@@ -84,18 +84,17 @@ fn an_introduction_reaches_a_target_that_was_away() {
     let west_serve = west.serve("west", &[]);
     introduce_each_other(&north, "north", &west, "west");
     introduce_each_other(&south, "south", &west, "west");
-    let listen = south_serve.addr.to_string();
+    let (listen, west_listen) = (south_serve.addr.to_string(), west_serve.addr.to_string());
     assert_eq!(south_serve.stop("TERM").0, 0);
     let made = west.run(["introduce", "north", "--to", "south", "--timeout", "2s", "--json"]).ok().json();
     assert_eq!((&made["status"], &made["told"]), (&json!("pending"), &json!(false)), "{made}");
     let _south_serve = south.serve("south", &["--listen", &listen]);
     assert_eq!(west_serve.stop("TERM").0, 0);
     hurry(&west, "west");
-    let west_serve = west.serve("west", &[]);
+    let west_serve = west.serve("west", &["--listen", &west_listen]);
     let id = wait::until("the proposal", || waiting(&south, "south").first().map(|row| row["id"].to_string()));
 
     // West is away while south decides; north gets its introduction when west is back.
-    let west_listen = west_serve.addr.to_string();
     assert_eq!(west_serve.stop("TERM").0, 0);
     let accepted = south.run(["requests", "accept", &id, "--timeout", "2s", "--json"]).ok().json();
     assert_eq!(accepted["told"], false, "{accepted}");

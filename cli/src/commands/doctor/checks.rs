@@ -260,7 +260,7 @@ impl Doctor {
                 self.note("errands", Status::Ok, "no peer has to be told anything", None)
             }
             Ok(errands) => {
-                let mut detail = format!("{} peers have to be told of a decision", errands.len());
+                let mut detail = format!("waiting to be told to peers: {}", errands.len());
                 if let Some(error) = errands.iter().find_map(|errand| errand.last_error.as_ref()) {
                     detail.push_str(&format!("; the last attempt failed: {error}"));
                 }
