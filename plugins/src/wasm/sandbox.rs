@@ -19,6 +19,8 @@ use crate::{
 const MAX_STACK_BYTES: usize = 524_288;
 /// Entries of all tables.
 const MAX_TABLE_ENTRIES: usize = 100_000;
+/// Room that a memory gets beyond what it asked for when it outgrows its place, so that growing does not copy each time.
+const GROWTH_BYTES: u64 = 16 * 1_048_576;
 const MIB: usize = 1_048_576;
 
 /// A module ready to be instantiated. Knows nothing of any call.
@@ -83,6 +85,10 @@ fn config() -> Config {
     config.consume_fuel(true).epoch_interruption(true).max_wasm_stack(MAX_STACK_BYTES);
     // A trap is told by its kind; a backtrace would show names of the plugin's author to nobody.
     config.wasm_backtrace_max_frames(None).concurrency_support(false);
+    // An instance lives for microseconds: small memories that are checked by code are made and thrown away faster than
+    // 4 GiB of address space that are checked by faults, and a limit on address space does not stop them.
+    config.memory_reservation(0).memory_guard_size(0).memory_init_cow(false);
+    config.memory_reservation_for_growth(GROWTH_BYTES);
     // What compilers of today emit by default, and no more.
     config.wasm_memory64(false).wasm_multi_memory(false).wasm_relaxed_simd(false).wasm_tail_call(false);
     config
