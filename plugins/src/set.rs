@@ -13,7 +13,7 @@ use crate::{
     contract::Declaration,
     engine::{Engine, HostCommand, Limits, PluginFault},
     manifest::{Entry, Kind, Manifest, ManifestError, PluginFile},
-    native::{self, NativeEngine},
+    native::{self, NativeEngine, Stderr},
     wasm::{self, WasmEngine},
 };
 
@@ -104,17 +104,20 @@ pub async fn inspect(file: &PluginFile, host: &HostCommand) -> Result<(Kind, Dec
     Ok((kind, Declaration::parse(&declared)?))
 }
 
-/// Starts an engine over a plugin's bytes.
+/// Starts an engine over a plugin's bytes. What native code writes to its standard error goes where `stderr` says.
 pub async fn engine(
     kind: Kind,
     file: &PluginFile,
     config: &Value,
     limits: Limits,
     host: &HostCommand,
+    stderr: Stderr,
 ) -> Result<Arc<dyn Engine>, PluginFault> {
     let config = config.to_json();
     Ok(match kind {
-        Kind::Native => Arc::new(NativeEngine::start(Arc::clone(&file.bytes), config.as_bytes(), limits, host).await?),
+        Kind::Native => {
+            Arc::new(NativeEngine::start_with(Arc::clone(&file.bytes), config.as_bytes(), limits, host, stderr).await?)
+        }
         Kind::Wasm => Arc::new(WasmEngine::start(&file.bytes, config.as_bytes(), limits).await?),
     })
 }
@@ -218,7 +221,7 @@ async fn start(entry: &Entry, host: &HostCommand) -> Result<(Arc<Plugin>, Declar
         return Err(LoadError::NotDeclared { name: entry.name.clone(), offer: offer.clone() });
     }
     let config = Value::Object(entry.config.clone());
-    let engine = engine(kind, &file, &config, entry.limits, host).await.map_err(failed)?;
+    let engine = engine(kind, &file, &config, entry.limits, host, Stderr::Nowhere).await.map_err(failed)?;
     Ok((Arc::new(Plugin::new(&entry.name, engine, entry.limits)), declaration))
 }
 

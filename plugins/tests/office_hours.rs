@@ -8,6 +8,7 @@ use muretai_plugins::{
     Applicant, ContactState, Decision,
     engine::{HostCommand, PluginFault},
     manifest::{Entry, Kind, Manifest, PluginFile},
+    native::Stderr,
     set::{self, LoadError, PluginSet},
 };
 use muretai_protocol::{Did, UnixSeconds, json, rpc::Code};
@@ -169,7 +170,7 @@ async fn what_it_cannot_read_it_fails_on_and_the_sender_is_refused() {
     let Some(home) = home_with_policy() else { return };
     let file = PluginFile::read(&home.path().join("office-hours.wasm")).unwrap();
     let config = json::parse(br#"{"from":"09:00","to":"17:00"}"#).unwrap();
-    let engine = set::engine(Kind::Wasm, &file, &config, Default::default(), &host()).await.unwrap();
+    let engine = set::engine(Kind::Wasm, &file, &config, Default::default(), &host(), Stderr::Nowhere).await.unwrap();
     let second = std::time::Duration::from_secs(5);
     for request in ["", "{", "[]", r#"{"op":"skill"}"#, r#"{"op":"policy","contact":"none","now":"soon"}"#, "\"\\"] {
         let answer = engine.call(request.as_bytes(), second).await.unwrap();

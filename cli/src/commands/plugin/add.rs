@@ -6,6 +6,7 @@ use muretai_plugins::{
     contract,
     engine::{HostCommand, Limits},
     manifest::{self, Entry, Kind, Manifest, PluginFile},
+    native::Stderr,
     set,
 };
 use muretai_protocol::json::{Object, Value};
@@ -119,7 +120,7 @@ fn default_skill(args: &Args, declaration: &contract::Declaration, attempt: &str
 /// A plugin that refuses its configuration is better told so now than when the agent is to be served.
 async fn starts(entry: &Entry, file: &PluginFile, host: &HostCommand, attempt: &str) -> Result<(), Failure> {
     let config = Value::Object(entry.config.clone());
-    let engine = set::engine(entry.kind, file, &config, entry.limits, host).await;
+    let engine = set::engine(entry.kind, file, &config, entry.limits, host, Stderr::Nowhere).await;
     let engine = engine.map_err(|fault| {
         Failure::of(format!("{attempt}: it does not start with this configuration"), &fault)
             .hint("--config FILE gives it a configuration")

@@ -6,6 +6,7 @@ use muretai_plugins::{
     contract::{PolicyAnswer, SkillAnswer},
     engine::{Limits, MAX_DOCUMENT_BYTES, PluginFault},
     manifest::Kind,
+    native::Stderr,
     set,
 };
 use muretai_protocol::json::{self, Value};
@@ -17,7 +18,8 @@ use crate::{context::Context, failure::Failure, people, stdin};
 /// Send a plugin one request, and print its answer
 ///
 /// For authors: the plugin is started, called once as an agent calls it, and ended. REQUEST is JSON, as plugins/README.md
-/// describes it. The answer is printed as it is; one that a plugin must not give is then an error.
+/// describes it. The answer is printed as it is; one that a plugin must not give is then an error. What a native plugin
+/// writes to its standard error is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai plugin call ./libunits.so '{\"op\":\"skill\",\"skill\":\"units\",\"text\":\"3 mi in km\",…}'\n\
@@ -44,7 +46,7 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
         Meant::File(file) => (Kind::of(&file.bytes), file, config.unwrap_or_default(), Limits::default()),
     };
     let failed = |fault: PluginFault| Failure::of(attempt.as_str(), &fault);
-    let engine = set::engine(kind, &file, &Value::Object(config), limits, &host).await.map_err(failed)?;
+    let engine = set::engine(kind, &file, &Value::Object(config), limits, &host, Stderr::Ours).await.map_err(failed)?;
     let timeout = if is_policy { limits.policy_timeout } else { limits.skill_timeout };
     let answer = engine.call(request.to_json().as_bytes(), timeout).await;
     engine.close().await;
