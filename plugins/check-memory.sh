@@ -10,7 +10,7 @@ mkdir -p "$OUT"
 
 cargo build --quiet --locked -p muretai-plugins --no-default-features --bin muretai-plugin-host
 cargo build --quiet --locked -p muretai-example-units
-make -s -C plugins/examples/allowlist "OUT=$OUT" all "$OUT/check"
+make -s -C plugins/examples/allowlist "OUT=$OUT" all "$OUT/check-allowlist"
 ${CC:-cc} -std=c99 -g -shared -fPIC -w -Iplugins -o "$OUT/moody.so" plugins/tests/fixtures/moody.c
 ${CC:-cc} -std=c99 -g -w -Iplugins -o "$OUT/json_harness" plugins/tests/fixtures/json_harness.c
 
@@ -43,7 +43,7 @@ says '{"decision":"refuse","code":-32010,"detail":"no"}'
 says 'fault 19: the request is no JSON'
 checked "allow-list in C, a config it does not want" "$HOST" rehearse "$OUT/liballowlist.so" '{"did":[]}'
 says 'fault 19'
-checked "allow-list in C, its own test" "$OUT/check"
+checked "allow-list in C, its own test" "$OUT/check-allowlist"
 
 skill='{"op":"skill","skill":"units","text":"5 km in mi","from":{"did":"did:key:zNorth","contact":"direct"},
 "messageId":"m","contextId":null,"now":1}'

@@ -1,5 +1,5 @@
 //! The examples, loaded as their owner would have them loaded.
-use std::sync::Arc;
+use std::{fs, process::Command, sync::Arc};
 
 use muretai_plugins::{
     engine::{Engine, Limits, PluginFault},
@@ -7,7 +7,7 @@ use muretai_plugins::{
 };
 use serde_json::{Value, json};
 
-use crate::fixture::{LONG, compiled, host, rust_example};
+use crate::fixture::{LONG, compiled, compiler, folder, host, rust_example};
 
 async fn open(library: Arc<[u8]>, config: Value) -> Result<NativeEngine, PluginFault> {
     NativeEngine::start(library, config.to_string().as_bytes(), Limits::default(), &host()).await
@@ -49,6 +49,31 @@ async fn the_allow_list_in_c_decides_by_did_and_by_domain() {
     open(library.clone(), json!({"detail": "é".repeat(200)})).await.unwrap();
     let misspelt = open(library, json!({"did": []})).await;
     assert!(matches!(misspelt.err(), Some(PluginFault::Failed(text)) if text.contains("other than `dids`")));
+}
+
+#[test]
+#[cfg(unix)]
+fn the_allow_list_in_c_is_built_and_tested_where_it_lies() {
+    if compiler("allowlist.c").is_none() || Command::new("make").arg("--version").output().is_err() {
+        return;
+    }
+    let copy = tempfile::tempdir().unwrap();
+    let example = copy.path().join("examples/allowlist");
+    fs::create_dir_all(&example).unwrap();
+    for file in ["muretai_plugin.h", "muretai_json.h", "examples/allowlist/Makefile"]
+        .into_iter()
+        .chain(["examples/allowlist/allowlist.c", "examples/allowlist/check.c"])
+    {
+        fs::copy(folder().join(file), copy.path().join(file)).unwrap();
+    }
+    for goal in ["all", "check", "test"] {
+        let mut make = Command::new("make");
+        make.current_dir(&example).arg(goal).env_remove("MAKEFLAGS").env_remove("OUT");
+        let done = make.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && said.is_empty(), "make {goal}: {said}");
+    }
+    assert!(example.join("liballowlist.so").is_file());
 }
 
 #[tokio::test]
