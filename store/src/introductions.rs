@@ -163,6 +163,33 @@ impl Store {
         outcome.await.map_err(|_| StoreError::Closed)?
     }
 
+    /// The introductions of `subject` to this agent that wait for the owner, best trust level first, at most four:
+    /// unexpired, issued by somebody who is a direct contact and not blocked.
+    pub async fn waiting_introductions(
+        &self,
+        subject: &Did,
+        now: UnixSeconds,
+    ) -> Result<Vec<IntroductionRow>, StoreError> {
+        let subject = subject.clone();
+        self.read(move |conn| {
+            Box::pin(async move {
+                let rows = query(concat!(
+                    columns!(),
+                    " FROM introductions AS i INDEXED BY introductions_subject \
+                     JOIN contacts AS c ON c.peer = issuer AND c.relation = 1 AND c.is_blocked = 0 \
+                     WHERE role = 1 AND subject = (SELECT id FROM peers WHERE address = ?) AND status = 0 \
+                     AND valid_until > ? ORDER BY ifnull(trust_level_bp, -1) DESC, valid_until DESC, seq LIMIT 4"
+                ))
+                .bind(subject.as_str())
+                .bind(now.0)
+                .fetch_all(conn)
+                .await?;
+                rows.iter().map(introduction_from).collect()
+            })
+        })
+        .await
+    }
+
     /// The best introduction to present to `target`: held, unexpired, neither rejected nor revoked, its issuer a direct
     /// contact. One that has worked before comes first.
     pub async fn held_for(&self, target: &Did, now: UnixSeconds) -> Result<Option<IntroductionRow>, StoreError> {

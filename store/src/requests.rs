@@ -415,14 +415,15 @@ impl Store {
         .await
     }
 
-    /// The pending row between this agent and a DID, in either direction, connect or introduction; hidden ones left out.
+    /// The pending row between this agent and a DID, in either direction: connect, introduction, held message; hidden
+    /// ones left out.
     pub async fn pending_with(&self, did: &Did, now: UnixSeconds) -> Result<Option<RequestRow>, StoreError> {
         let did = did.clone();
         self.read(move |conn| {
             Box::pin(async move {
                 let row = query(concat!(
                     select!(),
-                    "WHERE r.peer = (SELECT id FROM peers WHERE address = ?) AND kind IN (0, 1) AND status = 0 \
+                    "WHERE r.peer = (SELECT id FROM peers WHERE address = ?) AND kind IN (0, 1, 4) AND status = 0 \
                      AND expires > ? ORDER BY r.id DESC LIMIT 1"
                 ))
                 .bind(did.as_str())
@@ -443,7 +444,7 @@ impl Store {
             Box::pin(async move {
                 let row = query(
                     "SELECT EXISTS (SELECT 1 FROM requests WHERE peer = (SELECT id FROM peers WHERE address = ?) \
-                     AND kind IN (0, 1) AND direction = 0 AND status = 4 AND expires > ?)",
+                     AND kind IN (0, 1, 4) AND direction = 0 AND status = 4 AND expires > ?)",
                 )
                 .bind(did.as_str())
                 .bind(now.0)

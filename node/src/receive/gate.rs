@@ -1,8 +1,8 @@
 //! The trust gate (section 4.3): who may write, who waits for the owner, who is refused and how.
 //!
 //! The order: policies of plugins as the owner configured them, then the built-in gate: direct contact, standing
-//! introduction, verified domain when the owner wants one, open door, refusal. The first that decides has decided. A
-//! blocked sender goes the way of a stranger; where a stranger would get anywhere, it gets what a stranger without an
+//! introduction, verified domain when the owner wants one, open door, refusal. The first that decides has decided. Whose
+//! introduction waits for the owner need not present it. A blocked sender goes the way of a stranger; where a stranger would get anywhere, it gets what a stranger without an
 //! introduction gets.
 //!
 //! Nothing is looked up for a direct contact when there are no plugin policies. An introduction is evaluated once, and
@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod evidence;
+pub(crate) mod verdicts;
 
 use evidence::Evidence;
 pub(crate) use evidence::{facts_of, fresh_introduction};
@@ -114,7 +115,12 @@ impl Gate {
 
     async fn judge_at_length(&self, sender: &Sender<'_>) -> Result<Verdict, Refusal> {
         let policies = self.policies().await?;
-        let evidence = self.evidence(sender, &policies).await?;
+        let mut evidence = self.evidence(sender, &policies).await?;
+        if self.may_have_been_proposed(sender, &evidence)
+            && let Some(proposed) = evidence::find_proposed(&self.agent, sender, &policies).await.map_err(internal)?
+        {
+            evidence = proposed;
+        }
         let domain = self.domain(sender, &policies).await?;
         let state = evidence.state(sender);
         let applicant = self.applicant(sender, state, evidence.facts(), domain);
@@ -151,6 +157,14 @@ impl Gate {
         found.map_err(internal)
     }
 
+    /// Whether an introduction that waits for the owner would matter: the sender presents none, and nothing better
+    /// speaks for it.
+    fn may_have_been_proposed(&self, sender: &Sender<'_>, evidence: &Evidence) -> bool {
+        let matters = !self.is_open || !self.plugins.is_empty();
+        let is_in = sender.is_known() || matches!(evidence, Evidence::Accepted(_));
+        matters && sender.vc.is_none() && !is_in
+    }
+
     async fn domain(&self, sender: &Sender<'_>, policies: &Policies) -> Result<Option<String>, Refusal> {
         let is_wanted = policies.domain == DomainPolicy::Required && !sender.is_known();
         if !is_wanted && self.plugins.is_empty() {
@@ -179,7 +193,7 @@ impl Gate {
                 Decision::Admit => return Ok(Said::Admit),
                 Decision::Hold => return Ok(Said::Hold),
                 Decision::Refuse(refusal) => {
-                    tracing::debug!(policy = policy.name(), from = %applicant.did, "a policy refused a request");
+                    verdicts::note(policy.name());
                     return Err(refusal);
                 }
                 Decision::Pass => {}

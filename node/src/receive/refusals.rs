@@ -57,6 +57,8 @@ pub(crate) const INTRODUCTION_INVALID: &str =
 pub(crate) const ISSUER_NOT_TRUSTED: &str = "the introduction is not by a direct contact of this agent";
 pub(crate) const AWAITING_APPROVAL: &str =
     "the introduction waits for the owner of this agent; the message was not kept";
+pub(crate) const AWAITING_DECISION: &str =
+    "the owner of this agent decides about this sender; the message was not kept";
 pub(crate) const DOMAIN_REQUIRED: &str = "this agent answers senders whose domain was verified lately";
 pub(crate) const NO_TRUST_LAYER: &str = "this agent answers strangers, and runs no trust layer";
 pub(crate) const QUERY_NOT_PERMITTED: &str = "the owner of this agent does not permit this question";
@@ -110,6 +112,11 @@ pub(crate) fn introduction_required() -> Refusal {
 /// The introduction is good, and the message cannot wait on it.
 pub(crate) fn awaiting_approval() -> Refusal {
     plain(Code::AwaitingApproval, AWAITING_APPROVAL)
+}
+
+/// The owner decides about the sender, and the message cannot wait for it.
+pub(crate) fn awaiting_decision() -> Refusal {
+    plain(Code::AwaitingApproval, AWAITING_DECISION)
 }
 
 /// Requests are for another kind of agent.

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::{
     extra,
     frame::{self, Call, Profile, Request},
-    gate::{Gate, Sender, Verdict},
+    gate::{Gate, Sender, Verdict, verdicts},
     ladder::{Ladder, Passed},
     methods::{Desk, claim, connect, hold, introduce, params::ClaimParams, question, referral, status, told},
     rate::RateLimit,
@@ -194,7 +194,7 @@ impl Receiver {
             }
             Verdict::Held(introduction) => {
                 if !hold::can_wait(passed.verified.message()) {
-                    return Err(say::awaiting_approval());
+                    return Err(hold::not_kept(introduction.as_deref()));
                 }
                 let extra = take_extra(&mut passed)?;
                 return hold::hold(&self.desk(now).await?, passed, extra, introduction.as_deref()).await;
@@ -234,11 +234,11 @@ impl Service for Receiver {
             }
         };
         let line = log::Line::begin(&message, remote);
-        let result = match self.inner.ladder.climb(message, now).await {
-            Ok(passed) => self.answer(call, passed, now).await,
-            Err(refusal) => Err(refusal),
+        let (result, policy) = match self.inner.ladder.climb(message, now).await {
+            Ok(passed) => verdicts::noted(self.answer(call, passed, now)).await,
+            Err(refusal) => (Err(refusal), None),
         };
-        line.end(result.as_ref().err());
+        line.end(result.as_ref().err(), policy.as_deref());
         let body = match result {
             Ok(result) => rpc::result(&id, &result),
             Err(refusal) => rpc::error(&id, &refusal),

@@ -73,7 +73,8 @@ fn an_introduction_lets_in_and_its_end_keeps_out() {
     let made = made.ok().json();
     assert_eq!((&made["status"], &made["told"]), (&json!("pending"), &json!(true)), "{made}");
     assert_eq!(three.standing(three.south_url())["relation"], "pending");
-    three.north.run(["send", three.south_url(), "hello"]).exits(3);
+    let early = three.north.run(["send", three.south_url(), "from the start", "--json"]).ok().json();
+    assert_eq!(early["reply"], "", "it waits for south's owner: {early}");
 
     let rows = waiting(&three.south, "south");
     assert_eq!(rows.len(), 1, "{rows:?}");
@@ -108,7 +109,11 @@ fn an_introduction_lets_in_and_its_end_keeps_out() {
     assert!([-32010, -32011].contains(&code), "{code}");
     assert_eq!(three.standing(three.south_url())["relation"], "none");
     let said: Vec<Value> = three.south.inbox("south").iter().map(|message| message["text"].clone()).collect();
-    assert_eq!(said, [json!("hello"), json!("WELCOME")], "what was said before stays, and nothing came after it");
+    assert_eq!(
+        said,
+        [json!("from the start"), json!("hello"), json!("WELCOME")],
+        "what was said before stays, and nothing came after it"
+    );
     // Taking it back twice is the same.
     three.west.run(["introduce", "revoke", made["id"].as_str().unwrap()]).ok();
 }

@@ -75,6 +75,23 @@ fn without_an_introduction_a_stranger_is_refused_with_32010() {
 }
 
 #[test]
+fn while_a_proposal_waits_its_subject_is_held_without_showing_it() {
+    let scene = Scene::new(&[]);
+    let vc = scene.vc(|_| {});
+    assert_eq!(propose(&scene.serve, &scene.west, &vc)["result"]["status"], "pending");
+    let message = scene.north.message(scene.did(), "from the start");
+    assert_held(&scene.serve.call(&send(message.clone())), &scene, &message);
+    assert_eq!(code(&scene.serve.say(&scene.north, "and more")), -32014);
+    assert_eq!(code(&scene.serve.say(&Key::of(3), "hello")), -32010, "another stranger");
+    let rows = waiting(&scene.home, "south");
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    scene.home.run(["requests", "accept", &rows[0]["id"].to_string()]).ok();
+    let inbox = scene.home.inbox("south");
+    assert_eq!((inbox.len(), &inbox[0]["text"]), (1, &json!("from the start")));
+    assert_eq!(code(&scene.serve.say(&scene.north, "and more")), 0);
+}
+
+#[test]
 fn an_introduction_that_is_none_is_refused_with_32011() {
     let scene = Scene::new(&[]);
     let (good, east) = (scene.vc(|_| {}), Key::of(3));

@@ -4,7 +4,7 @@ use muretai_plugins::{ContactState, IntroductionFacts};
 use muretai_protocol::{
     UnixSeconds,
     introduction::{self, Introduction, Parties},
-    json::Value,
+    json::{self, Value},
     rpc::{Code, Refusal},
 };
 use muretai_store::{
@@ -72,6 +72,26 @@ pub(super) async fn find(agent: &Agent, sender: &Sender<'_>, policies: &Policies
         None if has_failed => Ok(Evidence::Bad(invalid(), None)),
         None => Ok(Evidence::None),
     }
+}
+
+/// An introduction that was proposed and waits for the owner, judged as if its subject presented it. Nobody who is
+/// blocked has one.
+pub(super) async fn find_proposed(
+    agent: &Agent,
+    sender: &Sender<'_>,
+    policies: &Policies,
+) -> Result<Option<Evidence>, StoreError> {
+    if sender.standing.is_blocked {
+        return Ok(None);
+    }
+    for row in agent.store().waiting_introductions(sender.did, sender.now).await? {
+        let vc = json::parse(row.vc.as_bytes()).map_err(|_| StoreError::Damaged)?;
+        let evidence = judge(agent, sender, &vc, policies).await?;
+        if matches!(evidence, Evidence::Waiting(..) | Evidence::Accepted(_)) {
+            return Ok(Some(evidence));
+        }
+    }
+    Ok(None)
 }
 
 /// Judges a credential that somebody presents about itself.

@@ -194,3 +194,14 @@ async fn a_domain_can_be_asked_of_everybody_but_contacts() {
     assert_eq!(judge(&world.gate(true, &[]), STRANGER, None).await, Ok("None".to_owned()));
     assert_eq!(judge(&world.gate(false, &[]), STRANGER, None).await, Err(-32010));
 }
+
+#[tokio::test]
+async fn the_policy_that_refused_is_known_to_whoever_keeps_the_log() {
+    let world = world().await;
+    let gate = world.gate(false, &[fixed(Decision::Pass), fixed(Decision::Refuse(refusal()))]);
+    let (verdict, policy) = verdicts::noted(judge(&gate, STRANGER, None)).await;
+    assert_eq!((verdict, policy.as_deref()), (Err(-32016), Some("fixed")));
+    let gate = world.gate(false, &[fixed(Decision::Pass)]);
+    let (verdict, policy) = verdicts::noted(judge(&gate, STRANGER, None)).await;
+    assert_eq!((verdict, policy), (Err(-32010), None), "the gate itself is no plugin");
+}

@@ -21,6 +21,14 @@ pub(crate) fn can_wait(message: &Message) -> bool {
     !message.text.is_empty() && message.meta("group").is_none()
 }
 
+/// The refusal of a message that cannot wait: on an introduction, or by a plugin's policy without one.
+pub(crate) fn not_kept(introduction: Option<&Introduction>) -> Refusal {
+    match introduction {
+        Some(_) => say::awaiting_approval(),
+        None => say::awaiting_decision(),
+    }
+}
+
 /// Holds a message and says so, or says that it cannot wait. One waits for each sender.
 pub(crate) async fn hold(
     desk: &Desk<'_>,
@@ -37,7 +45,7 @@ pub(crate) async fn hold(
     let held = send::record(&passed.verified, passed.digest, extra, now, None);
     match agent.store().hold_message(&held, row.as_ref(), &request, desk.limits()).await.map_err(internal)? {
         Queued::Pending(_) => {}
-        Queued::Decided(_) | Queued::Full { .. } => return Err(say::awaiting_approval()),
+        Queued::Decided(_) | Queued::Full { .. } => return Err(not_kept(introduction)),
         Queued::Duplicate { same_content } => return Err(passed.duplicate(same_content)),
     }
     let (reply, _) = sign_reply(agent, &passed.verified, &Response::held());

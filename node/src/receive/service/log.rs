@@ -29,15 +29,15 @@ impl Line {
         }))
     }
 
-    /// Writes the line.
-    pub(super) fn end(self, refusal: Option<&Refusal>) {
+    /// Writes the line. A refusal by a plugin's policy names it.
+    pub(super) fn end(self, refusal: Option<&Refusal>, policy: Option<&str>) {
         let Some(Told { from, message_id, remote }) = self.0 else { return };
         let remote = remote.map(tracing::field::display);
         match refusal {
             None => tracing::info!(from, message_id, remote, "accepted"),
             Some(refusal) => {
                 let (code, why) = (refusal.code.number(), refusal.code.message());
-                tracing::info!(from, message_id, remote, code, why, "refused");
+                tracing::info!(from, message_id, remote, code, why, policy, "refused");
             }
         }
     }

@@ -51,6 +51,41 @@ async fn a_contact_proposes_and_the_owner_decides() {
 }
 
 #[tokio::test]
+async fn a_first_message_of_somebody_who_was_proposed_waits_without_showing_anything() {
+    let world = world(|_| {}).await;
+    world.befriend(&key(WEST)).await;
+    propose(&world, WEST, "1", world.vc(&key(WEST), &key(NORTH), 7)).await;
+    assert_eq!(code(&world.send(&key(EAST), "1", "hello").await), -32010, "another one is a stranger");
+    let held = world.send(&key(NORTH), "1", "hello").await;
+    assert_eq!(metadata(&held, "status").and_then(Value::as_str), Some("held"), "{}", held.to_json());
+    assert_eq!(world.requests().await[0].held_text.as_deref(), Some("hello"));
+    assert!(is_duplicate(&world.send(&key(NORTH), "1", "hello").await));
+    assert_eq!(code(&world.send(&key(NORTH), "2", "more").await), -32014);
+    world.decide(Decision::Accept).await;
+    assert_eq!(world.stored().await[0].text, "hello");
+    assert_eq!(code(&world.send(&key(NORTH), "2", "more").await), 0);
+}
+
+#[tokio::test]
+async fn a_proposal_helps_nobody_once_it_is_rejected_or_its_voucher_is_out() {
+    for end in ["rejected", "blocked subject", "blocked voucher", "removed voucher", "revoked"] {
+        let world = world(|_| {}).await;
+        world.befriend(&key(WEST)).await;
+        propose(&world, WEST, "1", world.vc(&key(WEST), &key(NORTH), 7)).await;
+        let (store, west) = (world.agent.store(), key(WEST).did().clone());
+        match end {
+            "rejected" => world.decide(Decision::Reject).await,
+            "blocked subject" => world.block(&key(NORTH)).await,
+            "blocked voucher" => world.block(&key(WEST)).await,
+            "removed voucher" => drop(store.remove_contact(&west).await.unwrap()),
+            _ => drop(store.mark_revoked(&west, &[vc_id(7)], crate::agent::now()).await.unwrap()),
+        }
+        assert_eq!(code(&world.send(&key(NORTH), "1", "hello").await), -32010, "{end}");
+        assert!(world.stored().await.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn the_owner_may_leave_it_to_contacts() {
     let world = world(|_| {}).await;
     world.befriend(&key(WEST)).await;

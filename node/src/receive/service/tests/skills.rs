@@ -122,7 +122,11 @@ async fn a_policy_may_put_a_message_before_the_owner() {
     assert_eq!(metadata(&answer, "status").and_then(Value::as_str), Some("held"));
     let row = world.requests().await.pop().unwrap();
     assert_eq!((row.kind, row.held_text.as_deref()), (RequestKind::Message, Some("hello")));
-    assert_eq!(code(&world.send(&key(1), "2", "hello").await), -32014);
+    let second = world.send(&key(1), "2", "hello").await;
+    assert_eq!((code(&second), detail(&second)), (-32014, crate::receive::refusals::AWAITING_DECISION));
+    let status = world.ask(("trust/status", "trust/status"), &key(1), "3", &[]).await;
+    let relation = |answer: &Value| answer.member("result")?.member("relation").cloned();
+    assert_eq!(relation(&status), Some("pending".into()), "{}", status.to_json());
     world.decide(Decision::Accept).await;
     assert_eq!(world.stored().await.len(), 1);
     // The next one waits as well: the policy says so, not the contact.
