@@ -22,7 +22,7 @@ pub enum Relation {
     Introduced,
     /// This agent was introduced to it and has not used that yet: it may be written to, and is not let in.
     Offered,
-    /// No trust. Kept because the owner blocked it.
+    /// No trust: what vouched for it has ended, or the owner blocked it.
     None,
 }
 
@@ -157,7 +157,7 @@ pub struct Introduce {
 }
 
 impl Store {
-    /// All contacts, by name, blocked strangers among them.
+    /// All contacts, by name, strangers that are known from before or blocked among them.
     pub async fn contacts(&self) -> Result<Vec<Contact>, StoreError> {
         self.read(|conn| {
             Box::pin(async move {
@@ -253,8 +253,8 @@ impl Store {
     }
 
     /// Ends trust and forgets the contact; its messages and handled ids stay. What it vouched for ends with it, and so do
-    /// the introductions that let it in, for good. A blocked one stays blocked, and listed as such. `false` when there
-    /// was no trust.
+    /// the introductions that let it in, for good. A blocked one stays blocked, and listed as such until it is unblocked.
+    /// `false` when there was nothing to end or to forget.
     pub async fn remove_contact(&self, did: &Did) -> Result<bool, StoreError> {
         let did = did.clone();
         self.write(|conn| {
@@ -269,7 +269,7 @@ impl Store {
     }
 
     /// Blocks or unblocks a DID, known or not: a block outlives removal and re-invites. A stranger who is blocked is
-    /// listed without trust; unblocking forgets it again.
+    /// listed without trust; unblocking forgets it again, unless it was known before.
     ///
     /// While it is blocked, what waits from it is hidden and what it vouches for does not count. What was asked of it is
     /// taken back, and its held messages are dropped: these do not come back.
@@ -296,6 +296,12 @@ impl Contact {
         }
     }
 
+    /// Whether a stranger is more than a name that a block gave it, or left of it.
+    fn was_known(&self) -> bool {
+        let was_described = self.peer_name.is_some() || !self.expertise.is_empty();
+        was_described || !self.coordinates.is_empty() || self.last_seen.is_some()
+    }
+
     /// Takes coordinates from a source that is at least as strong.
     fn learn(&mut self, new: &Coordinates, source: CoordinateSource) {
         if new.is_empty() || (source < self.source && !self.coordinates.is_empty()) {
@@ -318,8 +324,11 @@ impl Contact {
 pub(crate) async fn remove(conn: &mut SqliteConnection, mut contact: Contact) -> Result<bool, StoreError> {
     let peer = peer_id(conn, contact.did.as_str()).await?;
     let relation = std::mem::replace(&mut contact.relation, Relation::None);
-    if contact.is_blocked {
-        save(conn, &contact).await?;
+    let is_blocked = contact.is_blocked;
+    if is_blocked {
+        // The name stays for as long as it is listed; nothing else keeps it here once it is unblocked.
+        let bare = Contact::new(contact.did.clone(), contact.name, contact.added);
+        save(conn, &Contact { is_blocked, ..bare }).await?;
     } else {
         forget(conn, &contact.did).await?;
     }
@@ -327,7 +336,7 @@ pub(crate) async fn remove(conn: &mut SqliteConnection, mut contact: Contact) ->
     if relation == Relation::Direct {
         vouching::end_issued_by(conn, peer).await?;
     }
-    Ok(relation != Relation::None)
+    Ok(relation != Relation::None || !is_blocked)
 }
 
 /// See [`Store::set_blocked`].
@@ -341,13 +350,19 @@ async fn block(conn: &mut SqliteConnection, did: Did, blocked: bool, now: UnixSe
         None => Contact::new(did, names::unused(conn, None, None).await?, now),
     };
     contact.is_blocked = blocked;
-    if contact.relation == Relation::None && !blocked {
+    let peer = peer_id(conn, contact.did.as_str()).await?;
+    if !blocked && contact.relation == Relation::None && !contact.was_known() {
         forget(conn, &contact.did).await?;
     } else {
         save(conn, &contact).await?;
     }
-    let peer = peer_id(conn, contact.did.as_str()).await?;
     if blocked { vouching::hide(conn, peer, now).await } else { vouching::show(conn, peer).await }
+}
+
+/// Forgets a contact that has no trust and is not blocked.
+pub(crate) async fn forget_stranger(conn: &mut SqliteConnection, peer: i64) -> Result<(), StoreError> {
+    query("DELETE FROM contacts WHERE peer = ? AND relation = 0 AND is_blocked = 0").bind(peer).execute(conn).await?;
+    Ok(())
 }
 
 /// Makes direct trust inside the caller's transaction. What either had asked the other is settled by it.

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Store, StoreError,
-    contacts::{self, Contact},
+    contacts::{self, Contact, Relation},
     errands::{self, NewErrand},
     handled::{mark_fresh, seen_before},
     lists,
@@ -278,7 +278,7 @@ impl Store {
     }
 
     /// Marks what a verified list of `issuer` names, received and held, as revoked; contacts that nothing else vouches
-    /// for go back to none. Gives how many changed. An id that is not here costs nothing.
+    /// for are strangers from then on, and keep name and coordinates. Gives how many changed. An id that is not here costs nothing.
     pub async fn mark_revoked(&self, issuer: &Did, ids: &[String], now: UnixSeconds) -> Result<u64, StoreError> {
         let (issuer, ids) = (issuer.clone(), lists::encode(ids));
         let is_new = {
@@ -331,7 +331,7 @@ impl Store {
                 }
                 let settled = settle(conn, &id, &target, decision, errand, now).await?;
                 // Anybody can answer to nothing, and must not be able to fill the disk with it.
-                let is_kept = matches!(settled, Settled::Recorded(_)) || contacts::find(conn, &target).await?.is_some();
+                let is_kept = matches!(settled, Settled::Recorded(_)) || is_contact(conn, &target).await?;
                 if is_kept {
                     mark_fresh(conn, &handling).await?;
                 }
@@ -340,6 +340,10 @@ impl Store {
         })
         .await
     }
+}
+
+async fn is_contact(conn: &mut SqliteConnection, did: &Did) -> Result<bool, StoreError> {
+    Ok(contacts::find(conn, did).await?.is_some_and(|contact| contact.relation != Relation::None))
 }
 
 async fn settle(

@@ -70,8 +70,8 @@ pub(crate) async fn withdraw(conn: &mut SqliteConnection, request: i64) -> Resul
     Ok(())
 }
 
-/// Makes an introduced or offered contact what its introductions still make it; without any it is forgotten, or kept as
-/// a stranger when it is blocked. Direct contacts stay as they are.
+/// Makes an introduced or offered contact what its introductions still make it; without any it is a stranger, whose name
+/// and coordinates the owner still has. Direct contacts stay as they are.
 pub(crate) async fn settle_relation(
     conn: &mut SqliteConnection,
     peer: i64,
@@ -96,12 +96,6 @@ pub(crate) async fn settle_relation(
         Some(_) => 3,
         None => 0,
     };
-    if relation == 0 {
-        query("DELETE FROM contacts WHERE peer = ? AND relation IN (2, 3) AND is_blocked = 0")
-            .bind(peer)
-            .execute(&mut *conn)
-            .await?;
-    }
     query("UPDATE contacts SET relation = ? WHERE peer = ? AND relation IN (2, 3)")
         .bind(relation)
         .bind(peer)

@@ -21,6 +21,8 @@ const WEST: u32 = 1;
 const NORTH: u32 = 2;
 const EAST: u32 = 3;
 
+const STRANGER: Option<Relation> = Some(Relation::None);
+
 /// West gives us an introduction to north.
 fn held(id: &str) -> IntroductionRow {
     introduction(Role::Held, id, WEST, ME, NORTH)
@@ -201,7 +203,9 @@ async fn what_a_voucher_takes_back_is_over_for_good() {
     assert_eq!(store.mark_revoked(&did(WEST), &ids(&["x", "", "'"]), NOW).await.unwrap(), 0);
     assert_eq!(store.mark_revoked(&did(WEST), &ids(&["a", "x", "a"]), after(1)).await.unwrap(), 1);
     assert_eq!(store.mark_revoked(&did(WEST), &ids(&["a"]), after(2)).await.unwrap(), 0);
-    assert_eq!((relation(&store, NORTH).await, relation(&store, EAST).await), (None, Some(Relation::Offered)));
+    assert_eq!((relation(&store, NORTH).await, relation(&store, EAST).await), (STRANGER, Some(Relation::Offered)));
+    let north = store.contact(&did(NORTH)).await.unwrap().unwrap();
+    assert_eq!((north.name.as_str(), north.peer_name.as_deref()), ("north", Some("north")), "the owner still finds it");
     store.record_presented(&did(WEST), "a", Accepted, NOW).await.unwrap();
     assert_eq!(keep(&store, &held("a")).await, Kept::Refused);
     store.close().await;
@@ -222,7 +226,7 @@ async fn removing_a_voucher_ends_what_nothing_else_holds_up() {
     store.set_blocked(&did(8), true, NOW).await.unwrap();
     assert!(store.remove_contact(&did(WEST)).await.unwrap());
     assert_eq!(relation(&store, NORTH).await, Some(Relation::Offered), "east's word stands, unused");
-    assert_eq!((relation(&store, 7).await, relation(&store, 8).await), (None, Some(Relation::None)));
+    assert_eq!((relation(&store, 7).await, relation(&store, 8).await), (STRANGER, STRANGER));
     assert_eq!(status(&store, Role::Held, "a").await, Ended);
     assert_eq!(status(&store, Role::Held, "b").await, Pending);
     // It comes never back to life.
@@ -289,4 +293,45 @@ async fn an_introduction_that_its_target_will_not_have_is_over() {
         assert!(!store.reject_issued(id, after(2)).await.unwrap(), "{id}");
     }
     assert_eq!(status(&store, Role::Issued, "b").await, Revoked);
+}
+
+#[tokio::test]
+async fn a_stranger_from_before_is_the_owners_to_forget() {
+    let (_folder, store) = with_west().await;
+    keep(&store, &held("a")).await;
+    keep(&store, &introduction(Role::Held, "b", WEST, ME, EAST)).await;
+    assert_eq!(store.mark_revoked(&did(WEST), &["a".to_owned(), "b".to_owned()], NOW).await.unwrap(), 2);
+    // A block comes and goes.
+    for blocked in [true, false] {
+        store.set_blocked(&did(NORTH), blocked, NOW).await.unwrap();
+        let north = store.contact(&did(NORTH)).await.unwrap().unwrap();
+        assert_eq!((north.relation, north.is_blocked, north.name.as_str()), (Relation::None, blocked, "north"));
+    }
+    assert!(!store.standing(did(NORTH).as_str(), "x").await.unwrap().is_direct);
+    assert!(store.remove_contact(&did(NORTH)).await.unwrap());
+    assert!(!store.remove_contact(&did(NORTH)).await.unwrap());
+    assert_eq!(relation(&store, NORTH).await, None);
+    // What was removed while it was blocked goes with the block.
+    store.set_blocked(&did(EAST), true, NOW).await.unwrap();
+    assert!(!store.remove_contact(&did(EAST)).await.unwrap(), "it stays blocked");
+    assert_eq!(relation(&store, EAST).await, STRANGER);
+    store.set_blocked(&did(EAST), false, NOW).await.unwrap();
+    assert_eq!(relation(&store, EAST).await, None);
+    // Trust makes it what it was.
+    keep(&store, &introduction(Role::Held, "c", WEST, ME, NORTH)).await;
+    store.mark_revoked(&did(WEST), &["c".to_owned()], NOW).await.unwrap();
+    assert_eq!(connect(&store, &did(NORTH), "north").await.name, "north");
+    assert_eq!(relation(&store, NORTH).await, Some(Relation::Direct));
+}
+
+#[tokio::test]
+async fn whoever_gives_and_takes_back_does_not_fill_the_list_of_contacts() {
+    let (_folder, store) = with_west().await;
+    for n in 0..600 {
+        let id = format!("id-{n}");
+        let row = introduction(Role::Held, &id, WEST, ME, 1_000 + n);
+        assert!(matches!(keep(&store, &row).await, Kept::Stored(_)), "{n}");
+        store.mark_revoked(&did(WEST), &[id], NOW).await.unwrap();
+    }
+    assert!(store.contacts().await.unwrap().len() <= 258);
 }

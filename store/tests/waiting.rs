@@ -130,7 +130,7 @@ async fn what_waits_goes_with_its_voucher() {
     assert!(matches!(decide(&store, row.id, Accept).await, Decided::NotOpen(_)));
     assert!(matches!(hold(&store, NORTH, "m2", Some(&received_vc("a", NORTH))).await, Queued::Decided(_)));
     store.remove_contact(&did(WEST)).await.unwrap();
-    assert_eq!(relation(&store, SOUTH).await, None);
+    assert_eq!(relation(&store, SOUTH).await, Some(Relation::None));
     assert!(store.standing_introductions(&did(SOUTH), NOW).await.unwrap().is_empty());
     assert_eq!(store.request(waiting(asked).id, NOW).await.unwrap().unwrap().status, RequestStatus::Withdrawn);
     // Back again, it finds nothing to build on.

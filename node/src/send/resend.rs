@@ -2,7 +2,10 @@
 use std::{sync::OnceLock, time::Duration};
 
 use muretai_protocol::{Did, json::Value};
-use muretai_store::messages::{MessageRow, OutStatus};
+use muretai_store::{
+    contacts::Contact,
+    messages::{MessageRow, OutStatus},
+};
 use muretai_transports::guard::Policy;
 use tokio::time::{Instant, timeout_at};
 
@@ -76,7 +79,8 @@ impl Agent {
         stored: &MessageRow,
         deadline: Instant,
     ) -> Result<Sent, SendError> {
-        if self.store().contact(&did).await?.is_none()
+        let has_address = |contact: Contact| contact.coordinates.url.is_some();
+        if !self.store().contact(&did).await?.is_some_and(has_address)
             && let Some(target) = self.store().target_of(&stored.message_id).await?
         {
             again.target = target;

@@ -176,19 +176,23 @@ pub(crate) async fn make_room(
     Ok(true)
 }
 
-/// Deletes one. A contact that is known from nothing else, and was never used, goes with it.
+/// Deletes one. A contact that is known from nothing else, and was never heard of, goes with it: whoever vouches must not
+/// be able to fill the list of contacts.
 pub(crate) async fn delete(conn: &mut SqliteConnection, seq: i64) -> Result<(), StoreError> {
-    let row = query("SELECT target FROM introductions WHERE seq = ? AND role = 2")
-        .bind(seq)
-        .fetch_optional(&mut *conn)
-        .await?;
+    let row =
+        query("SELECT CASE role WHEN 1 THEN subject ELSE target END FROM introductions WHERE seq = ? AND role <> 0")
+            .bind(seq)
+            .fetch_optional(&mut *conn)
+            .await?;
     query("DELETE FROM introductions WHERE seq = ?").bind(seq).execute(&mut *conn).await?;
     let Some(row) = row else { return Ok(()) };
-    let target: i64 = row.try_get(0)?;
-    let is_unused = "peer = ? AND relation = 3 AND NOT EXISTS \
-                     (SELECT 1 FROM introductions INDEXED BY introductions_target WHERE role = 2 AND target = peer)";
+    let about: i64 = row.try_get(0)?;
+    let is_unused = "peer = ? AND (relation = 3 OR (relation = 0 AND last_seen IS NULL)) AND NOT EXISTS \
+                     (SELECT 1 FROM introductions INDEXED BY introductions_target WHERE role = 2 AND target = peer) \
+                     AND NOT EXISTS \
+                     (SELECT 1 FROM introductions INDEXED BY introductions_subject WHERE role = 1 AND subject = peer)";
     for act in ["DELETE FROM contacts WHERE is_blocked = 0 AND ", "UPDATE contacts SET relation = 0 WHERE "] {
-        query(sqlx::AssertSqlSafe(format!("{act}{is_unused}"))).bind(target).execute(&mut *conn).await?;
+        query(sqlx::AssertSqlSafe(format!("{act}{is_unused}"))).bind(about).execute(&mut *conn).await?;
     }
     Ok(())
 }

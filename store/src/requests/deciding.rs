@@ -172,9 +172,10 @@ async fn step_back(
     now: UnixSeconds,
 ) -> Result<(), StoreError> {
     let peer = peer_id(conn, contact.did.as_str()).await?;
-    // Without a row of its own before, it has nothing that would vouch for it either, and is settled to nothing.
+    // Without a row of its own before, it has nothing that would vouch for it either, and is forgotten.
     contact.relation = if before == NOBODY { Relation::Offered } else { Relation::from_stored(before)? };
     contacts::save(conn, &contact).await?;
     vouching::end_issued_by(conn, peer).await?;
-    vouching::settle_relation(conn, peer, now).await
+    vouching::settle_relation(conn, peer, now).await?;
+    if before == NOBODY { contacts::forget_stranger(conn, peer).await } else { Ok(()) }
 }
