@@ -302,12 +302,15 @@ pub(crate) async fn offer(agent: &Agent, introducer: &SigningKey, target: &Did, 
         did: target.clone(),
         peer_name: None,
         own_name: None,
-        coordinates: Coordinates { url: Some(url.to_owned()), relay: None, enc_pub: None },
-        source: CoordinateSource::Owner,
-        allow_private: true,
+        coordinates: Coordinates::default(),
+        source: CoordinateSource::Introducer,
+        allow_private: false,
         now: now(),
     };
     agent.store().keep_held(&row, &who).await.unwrap();
+    // A loopback address is dialled on the owner's word alone.
+    let coordinates = Coordinates { url: Some(url.to_owned()), relay: None, enc_pub: None };
+    agent.store().update_coordinates(target, &coordinates, CoordinateSource::Owner).await.unwrap();
     row
 }
 

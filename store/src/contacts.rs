@@ -73,6 +73,8 @@ impl Relation {
 /// Where the coordinates came from, weakest first: a claim never overwrites what a signed card said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CoordinateSource {
+    /// Whoever introduced the peer said so: taken when nobody has said anything, and never for another's word.
+    Introducer,
     /// The peer said so in a message or a claim.
     Peer,
     /// A signed invite.
@@ -84,12 +86,26 @@ pub enum CoordinateSource {
 }
 
 impl CoordinateSource {
-    const ALL: [CoordinateSource; 4] =
-        [CoordinateSource::Peer, CoordinateSource::Invite, CoordinateSource::Card, CoordinateSource::Owner];
+    /// As it is stored. The numbers are older than the order.
+    fn stored(self) -> i64 {
+        match self {
+            CoordinateSource::Peer => 0,
+            CoordinateSource::Invite => 1,
+            CoordinateSource::Card => 2,
+            CoordinateSource::Owner => 3,
+            CoordinateSource::Introducer => 4,
+        }
+    }
 
     fn from_stored(number: i64) -> Result<CoordinateSource, StoreError> {
-        let found = CoordinateSource::ALL.into_iter().find(|source| *source as i64 == number);
-        found.ok_or(StoreError::Damaged)
+        match number {
+            0 => Ok(CoordinateSource::Peer),
+            1 => Ok(CoordinateSource::Invite),
+            2 => Ok(CoordinateSource::Card),
+            3 => Ok(CoordinateSource::Owner),
+            4 => Ok(CoordinateSource::Introducer),
+            _ => Err(StoreError::Damaged),
+        }
     }
 }
 
@@ -302,10 +318,16 @@ impl Contact {
         was_described || !self.coordinates.is_empty() || self.last_seen.is_some()
     }
 
-    /// Takes coordinates from a source that is at least as strong.
+    /// Takes coordinates from a source that is at least as strong. An introducer's are taken whole and once: with the
+    /// address of one and the key of another, a message would go astray.
     fn learn(&mut self, new: &Coordinates, source: CoordinateSource) {
-        if new.is_empty() || (source < self.source && !self.coordinates.is_empty()) {
+        let is_first = self.coordinates.is_empty();
+        let is_weaker = source < self.source || source == CoordinateSource::Introducer;
+        if new.is_empty() || (is_weaker && !is_first) {
             return;
+        }
+        if self.source == CoordinateSource::Introducer && new.url.is_some() {
+            self.coordinates = Coordinates::default();
         }
         self.source = source;
         for (old, new) in [
@@ -382,7 +404,8 @@ pub(crate) async fn introduce(conn: &mut SqliteConnection, who: &Introduce) -> R
     Ok(contact)
 }
 
-/// Writes a contact of at least this relation, or refreshes it.
+/// Writes a contact of at least this relation, or refreshes it. An introducer's word fills in what is not known and
+/// changes nothing that is: whoever vouches for somebody must not be able to lead what the owner writes to it elsewhere.
 pub(crate) async fn admit(
     conn: &mut SqliteConnection,
     who: &Introduce,
@@ -404,7 +427,8 @@ pub(crate) async fn admit(
     };
     contact.relation = contact.relation.or_stronger(relation);
     contact.allow_private |= who.allow_private;
-    if who.peer_name.is_some() {
+    let is_own_word = who.source != CoordinateSource::Introducer;
+    if who.peer_name.is_some() && (is_own_word || contact.peer_name.is_none()) {
         contact.peer_name.clone_from(&who.peer_name);
     }
     contact.learn(&who.coordinates, who.source);
@@ -440,7 +464,7 @@ pub(crate) async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Resu
     .bind(&contact.coordinates.url)
     .bind(&contact.coordinates.relay)
     .bind(&contact.coordinates.enc_pub)
-    .bind(contact.source as i64)
+    .bind(contact.source.stored())
     .bind(contact.allow_private)
     .bind(contact.added.0)
     .bind(contact.last_seen.map(|time| time.0))

@@ -215,8 +215,9 @@ impl Store {
     }
 
     /// Keeps an introduction that somebody gave this agent: the row, and its target as a contact of relation
-    /// [`crate::contacts::Relation::Offered`] with a name and coordinates (source `Peer`). An issuer may give at most
-    /// 256 live ones. A contact that is there keeps its stronger relation. Our question that it answers is settled.
+    /// [`crate::contacts::Relation::Offered`] with a name and coordinates, by the word of its issuer (source
+    /// `Introducer`), which changes nothing that is known. An issuer may give at most 256 live ones. A contact that is
+    /// there keeps its stronger relation. Our question that it answers is settled.
     pub async fn keep_held(
         &self,
         row: &IntroductionRow,

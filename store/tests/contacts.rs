@@ -75,6 +75,74 @@ async fn weaker_sources_do_not_overwrite_coordinates() {
 }
 
 #[tokio::test]
+async fn an_introducers_word_is_the_first_or_none() {
+    use muretai_store::introductions::Role;
+    let (_folder, store) = fresh().await;
+    let (west, evil, north) = (did(1), did(2), did(3));
+    let coordinates = |name: &str| Coordinates {
+        url: Some(format!("https://{name}.example")),
+        relay: Some(format!("https://relay.{name}.example")),
+        enc_pub: Some(name.to_owned()),
+    };
+    // Whatever a caller says: what comes with an introduction is its issuer's word.
+    let told = |name: &str| Introduce {
+        coordinates: coordinates(name),
+        source: CoordinateSource::Owner,
+        allow_private: true,
+        ..introduce(&north, name)
+    };
+    let look = async || {
+        let contact = store.contact(&north).await.unwrap().unwrap();
+        (contact.peer_name.unwrap(), contact.coordinates, contact.source)
+    };
+    for (n, who) in [&west, &evil].into_iter().enumerate() {
+        connect(&store, who, if n == 0 { "west" } else { "evil" }).await;
+    }
+    store.keep_held(&introduction(Role::Held, "a", 1, 100, 3), &told("first")).await.unwrap();
+    let first = ("first".to_owned(), coordinates("first"), CoordinateSource::Introducer);
+    assert_eq!(look().await, first);
+    assert!(!store.contact(&north).await.unwrap().unwrap().allow_private);
+    store.keep_held(&introduction(Role::Held, "b", 2, 100, 3), &told("second")).await.unwrap();
+    assert_eq!(look().await, first, "another introducer's word");
+    store.keep_held(&introduction(Role::Held, "c", 1, 100, 3), &told("third")).await.unwrap();
+    assert_eq!(look().await, first, "nor another of the same");
+    // The peer knows better, and what its introducer said goes.
+    store.connect(&introduce(&north, "north")).await.unwrap();
+    let own = ("north".to_owned(), url("https://north.example"), CoordinateSource::Peer);
+    assert_eq!(look().await, own);
+    assert!(store.remove_contact(&west).await.unwrap());
+    store.keep_held(&introduction(Role::Held, "d", 2, 100, 3), &told("second")).await.unwrap();
+    store.update_coordinates(&north, &coordinates("lie"), CoordinateSource::Introducer).await.unwrap();
+    assert_eq!(look().await, own);
+}
+
+#[tokio::test]
+async fn the_stored_numbers_of_sources_never_change() {
+    let (folder, store) = fresh().await;
+    connect(&store, &did(1), "north").await;
+    store.close().await;
+    let path = folder.path().join("agent.db");
+    let sources = [
+        CoordinateSource::Peer,
+        CoordinateSource::Invite,
+        CoordinateSource::Card,
+        CoordinateSource::Owner,
+        CoordinateSource::Introducer,
+    ];
+    for (number, source) in sources.into_iter().enumerate() {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
+        let mut conn = sqlx::ConnectOptions::connect(&options).await.unwrap();
+        sqlx::query("UPDATE contacts SET source = ?").bind(number as i64).execute(&mut conn).await.unwrap();
+        sqlx::Connection::close(conn).await.unwrap();
+        let store = Store::open(&path).await.unwrap();
+        assert_eq!(store.contact(&did(1)).await.unwrap().unwrap().source, source);
+        store.rename_contact(&did(1), &format!("north-{number}")).await.unwrap();
+        assert_eq!(store.contact(&did(1)).await.unwrap().unwrap().source, source);
+        store.close().await;
+    }
+}
+
+#[tokio::test]
 async fn private_addresses_stay_allowed_once_the_owner_said_so() {
     let (_folder, store) = fresh().await;
     let allowed = Introduce { allow_private: true, ..introduce(&did(1), "north") };

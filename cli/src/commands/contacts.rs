@@ -324,6 +324,7 @@ fn standing(contact: &Contact) -> &'static str {
 
 fn source(contact: &Contact) -> &'static str {
     match contact.source {
+        CoordinateSource::Introducer => "introducer",
         CoordinateSource::Peer => "peer",
         CoordinateSource::Invite => "invite",
         CoordinateSource::Card => "card",

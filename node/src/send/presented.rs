@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::{
         send::{SendError, SendRequest, SentStatus},
-        testing::{Act, Fake, Owned, Seen, agent, befriend, key, offer, refusal, reply_to, result},
+        testing::{Act, Fake, Owned, Seen, agent, befriend, introduction_row, key, offer, refusal, reply_to, result},
     };
 
     fn to(target: &str) -> SendRequest {
@@ -118,6 +118,30 @@ mod tests {
         befriend(&north.agent, key(2).did(), Some(&south.url)).await;
         north.agent.send(&to(key(2).did().as_str())).await.unwrap();
         assert!(vc_of(&south.posts()[2]).is_none(), "a direct contact needs none");
+    }
+
+    #[tokio::test]
+    async fn a_second_introducer_does_not_get_what_is_written_to_an_offered_contact() {
+        use muretai_store::contacts::{CoordinateSource, Coordinates, Introduce};
+        let north = agent("north").await;
+        let south = Fake::start(|_, seen, _| result(&reply_to(seen, "welcome").sign(&key(2)))).await;
+        let elsewhere = Fake::start(|_, _, _| refusal(-32010, "no", "null")).await;
+        for (introducer, url) in [(key(3), &south.url), (key(4), &elsewhere.url)] {
+            befriend(&north.agent, introducer.did(), None).await;
+            let row = introduction_row(&introducer, Role::Held, north.agent.did(), key(2).did());
+            let target = Introduce {
+                did: key(2).did().clone(),
+                peer_name: Some("south".to_owned()),
+                own_name: None,
+                coordinates: Coordinates { url: Some(url.clone()), ..Coordinates::default() },
+                source: CoordinateSource::Introducer,
+                allow_private: false,
+                now: crate::agent::now(),
+            };
+            north.agent.store().keep_held(&row, &target).await.unwrap();
+        }
+        north.agent.send(&SendRequest { allow_private: true, ..to(key(2).did().as_str()) }).await.unwrap();
+        assert_eq!((south.posts().len(), elsewhere.seen().len()), (1, 0));
     }
 
     #[tokio::test]

@@ -136,7 +136,7 @@ impl Agent {
             peer_name: facts.name,
             own_name: Some(self.name().to_owned()),
             coordinates: facts.coordinates,
-            source: CoordinateSource::Peer,
+            source: CoordinateSource::Introducer,
             allow_private: false,
             now: now(),
         };

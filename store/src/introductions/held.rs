@@ -5,7 +5,7 @@ use sqlx::{Row, SqliteConnection, query};
 use super::{IntroductionRow, IntroductionStatus, Kept, Role, rows};
 use crate::{
     StoreError,
-    contacts::{self, Introduce, Relation, peer_id},
+    contacts::{self, CoordinateSource, Introduce, Relation, peer_id},
     vouching,
 };
 
@@ -38,7 +38,8 @@ pub(super) async fn keep(
     }
     let row = IntroductionRow { role: Role::Held, status: IntroductionStatus::Pending, ..row.clone() };
     rows::insert(conn, &row).await?;
-    let contact = contacts::admit(conn, target, Relation::Offered).await?;
+    let target = Introduce { source: CoordinateSource::Introducer, allow_private: false, ..target.clone() };
+    let contact = contacts::admit(conn, &target, Relation::Offered).await?;
     // The answer to "introduce me to T".
     query(
         "UPDATE requests SET status = 1, decided = ?1 WHERE peer = ?2 AND kind = 2 AND direction = 1 AND status = 0 \

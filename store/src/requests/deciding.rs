@@ -114,21 +114,30 @@ pub(super) async fn accept_introduction(
         return Ok(None);
     }
     introductions::set_status(conn, &mut introduction, IntroductionStatus::Accepted, now).await?;
-    let mut contact = contacts::admit(conn, &introduce_of(row, own_name, now), Relation::Introduced).await?;
+    let known = contacts::find(conn, &row.peer).await?.filter(|contact| contact.relation == Relation::Direct);
+    let mut contact = match known {
+        // Nothing to add to trust, and nothing that another may say about it.
+        Some(contact) => contact,
+        None => contacts::admit(conn, &introduce_of(row, own_name, now), Relation::Introduced).await?,
+    };
     give_name(conn, &mut contact, name).await?;
     let delivered = rows::deliver(conn, row.id).await?;
     rows::close(conn, row.id, RequestStatus::Accepted, now).await?;
     Ok(Some((contact, delivered)))
 }
 
-/// Who a row says that it is from, on its own word.
+/// Who a row says that it is from: on its own word, or on that of whoever introduces it.
 fn introduce_of(row: &RequestRow, own_name: &str, now: UnixSeconds) -> Introduce {
+    let source = match row.kind {
+        RequestKind::Introduction => CoordinateSource::Introducer,
+        _ => CoordinateSource::Peer,
+    };
     Introduce {
         did: row.peer.clone(),
         peer_name: row.peer_name.clone(),
         own_name: Some(own_name.to_owned()),
         coordinates: row.coordinates.clone(),
-        source: CoordinateSource::Peer,
+        source,
         allow_private: false,
         now,
     }

@@ -61,7 +61,7 @@ async fn take_introduction(agent: &Agent, passed: &Passed, now: UnixSeconds) -> 
         peer_name: peer.name,
         own_name: Some(agent.name().to_owned()),
         coordinates: peer.coordinates,
-        source: CoordinateSource::Peer,
+        source: CoordinateSource::Introducer,
         allow_private: false,
         now,
     };

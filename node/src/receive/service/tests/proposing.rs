@@ -186,6 +186,44 @@ async fn an_introduction_that_a_contact_brings_is_kept_for_use() {
 }
 
 #[tokio::test]
+async fn no_introducer_leads_what_is_written_to_another_contact_elsewhere() {
+    let world = world(|_| {}).await;
+    let (us, store) = (world.agent.did().clone(), world.agent.store());
+    let (north, west, east) = (key(NORTH), key(WEST), key(EAST));
+    world.befriend(&west).await;
+    world.befriend_at(&key(4), Some("http://friend.example")).await;
+    assert_eq!(code(&hand_over(&world, WEST, "1", vc(&west, &us, east.did(), 7)).await), 0);
+    propose(&world, WEST, "2", world.vc(&west, &north, 8)).await;
+    world.decide(Decision::Accept).await;
+    let contacts = async || {
+        let all = store.contacts().await.unwrap().into_iter().filter(|contact| contact.did != *key(5).did());
+        all.map(|contact| (contact.did, contact.name, contact.peer_name, contact.relation, contact.coordinates))
+            .collect::<Vec<_>>()
+    };
+    let before = contacts().await;
+    assert_eq!(before.len(), 4);
+    // A contact that vouches for all of them, at an address of its own.
+    let evil = key(5);
+    world.befriend(&evil).await;
+    for (n, who) in [&north, &east, &key(4)].into_iter().enumerate() {
+        let extra = json!({"auto": true, "status": "introduction", "held_vc": (vc(&evil, &us, who.did(), n as u8)),
+            "held_vc_url": "http://evil.example", "held_vc_enc_pub": ("c".repeat(64)), "held_vc_name": "evil"});
+        assert_eq!(code(&world.send_with(&evil, &format!("h{n}"), "hi", extra).await), 0);
+        let subject = json!({"did": (who.did()), "name": "evil", "url": "http://evil.example",
+            "enc_pub": ("c".repeat(64))});
+        let asked = [("vc", world.vc(&evil, who, 10 + n as u8)), ("subject", subject)];
+        assert_eq!(status(&world.ask(PROPOSE, &evil, &format!("p{n}"), &asked).await), "pending");
+        world.decide(Decision::Accept).await;
+    }
+    let after = contacts().await;
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!((&before.0, &before.1, &before.2, &before.4), (&after.0, &after.1, &after.2, &after.4));
+    }
+    assert_eq!(after.len(), 4);
+    assert!(after.iter().all(|contact| contact.3 != Relation::None));
+}
+
+#[tokio::test]
 async fn what_is_no_introduction_of_us_by_its_sender_is_a_message_like_any_other() {
     let world = world(|options| options.open_door = true).await;
     world.befriend(&key(WEST)).await;
