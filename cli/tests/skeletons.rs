@@ -15,6 +15,13 @@ fn muretai(home: &Path, words: &[&str]) -> Output {
     command.args(words).output().unwrap()
 }
 
+/// A folder with a home in it, where there is an agent.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    good(muretai(home.path(), &["keygen", "north"]));
+    home
+}
+
 fn good(output: Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
@@ -44,10 +51,15 @@ fn the_skeleton_in_c_builds_passes_its_test_and_can_be_added() {
     if !has(&["make", "cc"]) {
         return;
     }
-    let home = tempfile::tempdir().unwrap();
+    let home = home();
     made(home.path(), "c");
     let library = format!("word-count/libword-count{}", std::env::consts::DLL_SUFFIX);
     let added = good(muretai(home.path(), &["plugin", "add", &library, "--default-skill", "--json"]));
+    let refused = muretai(home.path(), &["plugin", "add", &library]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && told.contains("--replace"), "{told}");
+    let replaced = good(muretai(home.path(), &["plugin", "add", "--replace", &library, "--json"]));
+    assert!(replaced.contains(r#""replaced":true"#) && replaced.contains(r#""defaultSkill":"word-count""#));
     assert!(added.contains(r#""offers":["skill:word-count"]"#) && added.contains(r#""defaultSkill":"word-count""#));
 }
 
@@ -57,7 +69,7 @@ fn the_skeleton_in_webassembly_builds_passes_its_test_and_can_be_added() {
     if !has(&["make", "clang", "wasm-ld"]) {
         return;
     }
-    let home = tempfile::tempdir().unwrap();
+    let home = home();
     made(home.path(), "wasm");
     let module = "word-count/word-count.wasm";
     let refused = muretai(home.path(), &["plugin", "add", module]);
@@ -76,7 +88,7 @@ fn the_skeleton_in_webassembly_builds_passes_its_test_and_can_be_added() {
 
 #[test]
 fn the_skeleton_in_rust_builds_passes_its_test_and_can_be_added() {
-    let home = tempfile::tempdir().unwrap();
+    let home = home();
     good(muretai(home.path(), &["plugin", "new", "--lang", "rust", "word-count"]));
     let cargo = |words: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));

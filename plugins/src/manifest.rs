@@ -152,6 +152,14 @@ pub enum ManifestError {
         /// What it had.
         pinned: String,
     },
+    /// The plugin's file is not where it was when it was added.
+    #[error("the file of the plugin {name} is gone: {}", .path.display())]
+    Missing {
+        /// The plugin.
+        name: String,
+        /// Where its file was.
+        path: PathBuf,
+    },
     /// There is one of this name.
     #[error("there is a plugin named {0} already")]
     NameTaken(String),
@@ -185,10 +193,16 @@ impl ManifestError {
             }
             ManifestError::OpenToOthers { path, .. } => Some(format!("`chmod 600 {}` closes it", path.display())),
             ManifestError::Changed { name, path, .. } => Some(format!(
-                "if you changed it: `muretai plugin remove {name}`, then `muretai plugin add {}`; if not, find out who did",
+                "if you changed it: `muretai plugin add --replace --name {name} {}`; if not, find out who did",
                 path.display()
             )),
-            ManifestError::NameTaken(_) => Some("give it another with --name, or remove that one first".to_owned()),
+            ManifestError::Missing { name, .. } => Some(format!(
+                "put it back, or `muretai plugin remove {name}` does without it; \
+                 where it moved to, `muretai plugin add --replace --name {name} PATH`"
+            )),
+            ManifestError::NameTaken(_) => {
+                Some("--replace puts this file in its place, --name gives this one another name".to_owned())
+            }
             ManifestError::NoSuchPlugin { .. } => Some("`muretai plugin list` shows them".to_owned()),
             _ => None,
         }
@@ -218,7 +232,7 @@ impl Manifest {
         })
     }
 
-    /// Adds a plugin at the end of a home's file, which is made when it is not there.
+    /// Adds a plugin at the end of a home's file, which is made when it is not there; the home is not.
     pub fn add(home: &Path, entry: &Entry) -> Result<(), ManifestError> {
         change(home, |manifest, text, path| {
             if manifest.plugins.iter().any(|other| other.name == entry.name) {
@@ -233,8 +247,19 @@ impl Manifest {
         })
     }
 
+    /// Puts what is new in the place of the plugin of the same name. What did not change stays as it is written, and so
+    /// do its limits.
+    pub fn replace(home: &Path, entry: &Entry) -> Result<(), ManifestError> {
+        change(home, |manifest, text, path| {
+            let text = edit::replaced(text, manifest.find(&entry.name)?, entry);
+            Manifest::parse(&text, path).map(|_| text)
+        })
+    }
+
     /// Takes a plugin out of a home's file and returns what it said.
     pub fn remove(home: &Path, name: &str) -> Result<Entry, ManifestError> {
+        // A home that is not there has none, and no folder to lock.
+        Manifest::read(home)?.find(name)?;
         let mut removed = None;
         change(home, |manifest, text, _| {
             removed = Some(manifest.find(name)?.clone());
@@ -268,7 +293,12 @@ impl PluginFile {
     }
     /// Reads the file of an entry, and refuses it when it is not the one that was pinned.
     pub fn pinned(entry: &Entry) -> Result<PluginFile, ManifestError> {
-        let file = PluginFile::read(&entry.path)?;
+        let file = PluginFile::read(&entry.path).map_err(|error| match error {
+            ManifestError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                ManifestError::Missing { name: entry.name.clone(), path }
+            }
+            other => other,
+        })?;
         if file.sha256 != entry.sha256 {
             return Err(ManifestError::Changed {
                 name: entry.name.clone(),
@@ -340,7 +370,6 @@ fn change(
 ) -> Result<(), ManifestError> {
     let path = home.join(FILE_NAME);
     let failed = |source| ManifestError::Io { path: path.clone(), source };
-    fs::create_dir_all(home).map_err(failed)?;
     // The folder itself is locked: the file is replaced, and a lock on the old one would say nothing about the new one.
     #[cfg(unix)]
     let folder = File::open(home).map_err(failed)?;

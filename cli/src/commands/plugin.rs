@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use muretai_plugins::{
     engine::HostCommand,
-    manifest::{Entry, Manifest, PluginFile},
+    manifest::{Entry, Kind, Manifest, PluginFile},
 };
 use serde::Serialize;
 
@@ -106,6 +106,13 @@ pub(crate) fn host() -> Result<HostCommand, Failure> {
     let program =
         std::env::current_exe().map_err(|error| Failure::io("cannot find this program's own file", &error))?;
     Ok(HostCommand { program, args: HOST_WORDS.map(str::to_owned).to_vec() })
+}
+
+/// Warns before native code runs.
+fn warn_of(context: &Context, kind: Kind) {
+    if kind == Kind::Native {
+        context.out.warn("this is native code: it runs with your rights, and can read and change what you can");
+    }
 }
 
 /// The manifest of the home.

@@ -30,6 +30,41 @@ pub(super) fn with(text: &str, entry: &Entry) -> String {
     document.to_string()
 }
 
+/// The text with what is new of an entry in the place of what was `old` of it.
+pub(super) fn replaced(text: &str, old: &Entry, entry: &Entry) -> String {
+    let mut document = parse(text);
+    let plugins = document.get_mut("plugin").and_then(Item::as_array_of_tables_mut);
+    let is_it = |table: &&mut Table| table.get("name").and_then(Item::as_str) == Some(entry.name.as_str());
+    let Some(table) = plugins.and_then(|plugins| plugins.iter_mut().find(is_it)) else {
+        return text.to_owned();
+    };
+    let new = table_of(entry);
+    for key in ["path", "sha256", "kind", "version", "offers", "agents", "default_skill"] {
+        match new.get(key).and_then(Item::as_value) {
+            Some(value) => put(table, key, value.clone()),
+            None => drop(table.remove(key)),
+        }
+    }
+    if entry.config != old.config {
+        match new.get("config") {
+            Some(config) => drop(table.insert("config", config.clone())),
+            None => drop(table.remove("config")),
+        }
+    }
+    document.to_string()
+}
+
+/// Changes a value and leaves what the owner wrote around it.
+fn put(table: &mut Table, key: &str, mut value: Value) {
+    match table.get_mut(key) {
+        Some(Item::Value(old)) => {
+            *value.decor_mut() = old.decor().clone();
+            *old = value;
+        }
+        _ => drop(table.insert(key, Item::Value(value))),
+    }
+}
+
 /// The text without an entry. What stands above it and is parted from it by a blank line stays.
 pub(super) fn without(text: &str, name: &str) -> String {
     let mut document = parse(text);

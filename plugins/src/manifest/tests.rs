@@ -121,6 +121,47 @@ fn adding_and_removing_keep_the_owners_comments_and_order() {
 }
 
 #[test]
+fn replacing_keeps_the_place_the_configuration_and_what_the_owner_wrote() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join(FILE_NAME);
+    let owners = format!(
+        "{}\n[[plugin]]\n# the last\nname = \"z\"\npath = \"/z\"\nsha256 = \"{HASH}\"\nkind = \"native\"\nversion = \"1\"\n\
+         offers = [\"policy\"]\n",
+        text(
+            "agents = [\"north\"] # hers\n[plugin.config]\nallow = [\"a\"] # friends\n[plugin.limits]\nmemory_mib = 8\n"
+        )
+    );
+    fs::write(&path, &owners).unwrap();
+    let old = Manifest::read(home.path()).unwrap().plugins[0].clone();
+    let new = Entry { sha256: HASH.replace('0', "f"), version: "2".to_owned(), ..old.clone() };
+    Manifest::replace(home.path(), &new).unwrap();
+    let told = fs::read_to_string(&path).unwrap();
+    let expected = owners.replacen(HASH, &new.sha256, 1).replacen("version = \"1\"", "version = \"2\"", 1);
+    assert_eq!(told, expected);
+    let changed = Entry { agents: None, config: Object::new(), ..new };
+    Manifest::replace(home.path(), &changed).unwrap();
+    assert_eq!(Manifest::read(home.path()).unwrap().plugins[0], changed);
+    assert!(matches!(Manifest::replace(home.path(), &entry("other")), Err(ManifestError::NoSuchPlugin { .. })));
+}
+
+#[test]
+fn a_home_that_is_not_there_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    assert!(matches!(Manifest::add(&home, &entry("first")), Err(ManifestError::Io { .. })));
+    assert!(matches!(Manifest::remove(&home, "first"), Err(ManifestError::NoSuchPlugin { .. })));
+    assert!(!home.exists());
+}
+
+#[test]
+fn a_file_that_is_gone_says_whose_it_was() {
+    let gone = Entry { path: PathBuf::from("/absent/p.wasm"), ..entry("p") };
+    let error = PluginFile::pinned(&gone).unwrap_err();
+    assert!(matches!(&error, ManifestError::Missing { name, .. } if name == "p"), "{error}");
+    assert!(error.hint().unwrap().contains("plugin remove p"));
+}
+
+#[test]
 fn a_failed_change_leaves_the_file_as_it_was() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join(FILE_NAME);

@@ -21,7 +21,7 @@ const MAX_CONFIG_BYTES: usize = 262_144;
 /// Show what a plugin declares and its SHA-256, and write both to `plugins.toml`
 ///
 /// It is started once with its configuration, to see that it can be. `muretai serve` uses it from its next start. A file
-/// that changes later is refused: remove the plugin and add it again, if it was you who changed it.
+/// that changes later is refused; when it was you who changed it, add it again with --replace.
 ///
 /// A native library runs in a process of its own, but with your rights, already to be looked at: add only what you
 /// trust. A WebAssembly module sees no files, no network and no more than it is asked.
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Its skill also answers what is addressed to no skill; =ID says which, when it has several
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
     default_skill: Option<Option<String>>,
+    /// Take the place of the plugin of this name: what is not given again stays, such as its configuration
+    #[arg(long)]
+    replace: bool,
     /// Agent that uses it; may be repeated [default: all]
     #[arg(long = "agent", value_name = "NAME")]
     agents: Vec<String>,
@@ -53,6 +56,7 @@ struct AddedJson<'a> {
     path: String,
     agents: Option<&'a [String]>,
     default_skill: Option<&'a str>,
+    replaced: bool,
     #[serde(flatten)]
     declaration: inspect::DeclarationJson<'a>,
 }
@@ -66,18 +70,17 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     if path.to_str().is_none() {
         return Err(Failure::failed(format!("{attempt}: its path is not UTF-8")));
     }
-    let config = args.config.as_deref().map(config).transpose()?.unwrap_or_default();
+    let config = args.config.as_deref().map(config).transpose()?;
+    check_home(context, &attempt)?;
     check_agents(context, &args.agents)?;
     let file = PluginFile::read(&path).map_err(failed)?;
-    let kind = Kind::of(&file.bytes);
-    if kind == Kind::Native {
-        context.out.warn("this is native code: it runs with your rights, and can read and change what you can");
-    }
+    super::warn_of(context, Kind::of(&file.bytes));
     let (kind, declaration) = inspect::declared(&file, &host, &attempt).await?;
     let name = args.name.as_deref().unwrap_or(&declaration.name);
     if !contract::is_name(name) {
         return Err(Failure::usage(format!("{attempt}: a plugin's name is 1 to 32 of a-z 0-9 -")));
     }
+    let old = super::manifest(context)?.plugins.into_iter().find(|entry| args.replace && entry.name == name);
     let entry = Entry {
         name: name.to_owned(),
         path,
@@ -85,30 +88,47 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
         kind,
         version: declaration.version.clone(),
         offers: declaration.offers(),
-        agents: (!args.agents.is_empty()).then(|| args.agents.clone()),
-        default_skill: default_skill(args, &declaration, &attempt)?,
-        config,
-        limits: Limits::default(),
+        agents: match (args.agents.is_empty(), &old) {
+            (true, Some(old)) => old.agents.clone(),
+            (true, None) => None,
+            (false, _) => Some(args.agents.clone()),
+        },
+        default_skill: default_skill(args, old.as_ref(), &declaration, &attempt)?,
+        config: config.or_else(|| old.as_ref().map(|old| old.config.clone())).unwrap_or_default(),
+        limits: old.as_ref().map_or_else(Limits::default, |old| old.limits),
     };
     starts(&entry, &file, &host, &attempt).await?;
     clashes(context, &entry, &attempt)?;
-    Manifest::add(context.home()?.root(), &entry).map_err(failed)?;
+    let home = context.home()?.root();
+    let written = if old.is_some() { Manifest::replace(home, &entry) } else { Manifest::add(home, &entry) };
+    written.map_err(failed)?;
     let json = AddedJson {
         name,
         path: entry.path.display().to_string(),
         agents: entry.agents.as_deref(),
         default_skill: entry.default_skill.as_deref(),
+        replaced: old.is_some(),
         declaration: inspect::json(kind, &declaration, &file),
     };
     context.out.either(&json, || inspect::text(kind, &declaration, &file))?;
-    context.next(&format!("added as {name}; `muretai serve` uses it from its next start"));
+    let done = if old.is_some() { "replaced" } else { "added as" };
+    context.next(&format!("{done} {name}; `muretai serve` uses it from its next start"));
     Ok(())
 }
 
-fn default_skill(args: &Args, declaration: &contract::Declaration, attempt: &str) -> Result<Option<String>, Failure> {
+fn default_skill(
+    args: &Args,
+    old: Option<&Entry>,
+    declaration: &contract::Declaration,
+    attempt: &str,
+) -> Result<Option<String>, Failure> {
     let ids: Vec<_> = declaration.skills.iter().map(|skill| skill.id.as_str()).collect();
     let why = match &args.default_skill {
-        None => return Ok(None),
+        None => match old.and_then(|old| old.default_skill.as_deref()) {
+            None => return Ok(None),
+            Some(id) if ids.contains(&id) => return Ok(Some(id.to_owned())),
+            Some(id) => format!("it no longer has {id}, its default skill; --default-skill=ID says which it is"),
+        },
         Some(Some(id)) if ids.contains(&id.as_str()) => return Ok(Some(id.clone())),
         Some(None) if ids.len() == 1 => return Ok(Some(ids[0].to_owned())),
         _ if ids.is_empty() => "it has no skill".to_owned(),
@@ -151,6 +171,17 @@ fn clashes(context: &Context, entry: &Entry, attempt: &str) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+/// A plugin is for agents: where there is no home there are none.
+fn check_home(context: &Context, attempt: &str) -> Result<(), Failure> {
+    let home = context.home()?.root();
+    if home.is_dir() {
+        return Ok(());
+    }
+    let shown = people::shown(&home.display().to_string());
+    Err(Failure::failed(format!("{attempt}: there is no home at {shown}"))
+        .hint("`muretai keygen NAME` makes an identity, and with it the home"))
 }
 
 fn check_agents(context: &Context, names: &[String]) -> Result<(), Failure> {

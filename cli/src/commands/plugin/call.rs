@@ -45,6 +45,7 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
         Meant::Added(entry, file) => (entry.kind, file, config.unwrap_or(entry.config), entry.limits),
         Meant::File(file) => (Kind::of(&file.bytes), file, config.unwrap_or_default(), Limits::default()),
     };
+    super::warn_of(context, kind);
     let failed = |fault: PluginFault| Failure::of(attempt.as_str(), &fault);
     let engine = set::engine(kind, &file, &Value::Object(config), limits, &host, Stderr::Ours).await.map_err(failed)?;
     let timeout = if is_policy { limits.policy_timeout } else { limits.skill_timeout };

@@ -56,10 +56,12 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     let attempt = format!("cannot inspect {}", people::shown(&args.plugin));
     let (kind, declaration, file) = match meant(context, &args.plugin)? {
         Meant::Added(entry, file) => {
+            super::warn_of(context, entry.kind);
             let declaration = set::check(&entry, &host).await.map_err(|error| Failure::of(attempt, &error))?;
             (entry.kind, declaration, file)
         }
         Meant::File(file) => {
+            super::warn_of(context, Kind::of(&file.bytes));
             let (kind, declaration) = declared(&file, &host, &attempt).await?;
             (kind, declaration, file)
         }
