@@ -7,7 +7,7 @@ use muretai_protocol::{
 
 use crate::{Agent, receive::frame, trust::Policies};
 
-const DESCRIPTION: &str = "An agent on the muretai network. It takes signed messages; a stranger needs an invite.";
+const DESCRIPTION: &str = "An agent on the muretai network. It takes signed messages of whom its owner let in.";
 const OPEN_DESCRIPTION: &str = "An agent on the muretai network. It takes signed messages from everybody.";
 
 /// What a card says beyond who it is.

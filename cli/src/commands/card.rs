@@ -135,13 +135,20 @@ fn facts(name: &str, did: &str, url: &str, proof: &str, card: &Value) -> String 
     }
     for skill in card.member("skills").and_then(Value::as_array).unwrap_or_default().iter().take(MAX_SKILLS) {
         let member = |name| people::shown(skill.member(name).and_then(Value::as_str).unwrap_or_default());
-        lines.push(format!("skill   {}: {}", member("name"), member("description")));
+        let id = Some(member("id")).filter(|id| !id.is_empty()).map(|id| format!(" ({id})")).unwrap_or_default();
+        lines.push(format!("skill   {}{id}: {}", member("name"), member("description")));
+        let examples = skill.member("examples").and_then(Value::as_array).unwrap_or_default();
+        for example in examples.iter().filter_map(Value::as_str).take(MAX_EXAMPLES) {
+            lines.push(format!("          for example: {}", people::shown(example)));
+        }
     }
     lines.join("\n")
 }
 
 /// Skills that a person is shown; --json has them all.
 const MAX_SKILLS: usize = 32;
+/// Examples of each of them.
+const MAX_EXAMPLES: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -153,12 +160,13 @@ mod tests {
     fn a_card_of_a_stranger_is_shown_line_by_line_without_its_tricks() {
         let card = json!({
             "description": "kind\ndid     did:key:zForged",
-            "skills": [{ "name": "a\u{1b}[2K", "description": "b" }, 7],
+            "skills": [{ "name": "a\u{1b}[2K", "description": "b", "id": "i\n", "examples": ["x\nskill   y", 7] }, 7],
         });
         let shown = facts("n\u{202e}", "did:key:z6Mk", "http://x", "unproven", &card);
         let plain = anstream::adapter::strip_str(&shown).to_string();
         assert_eq!(plain.lines().filter(|line| line.starts_with("did ")).count(), 1, "{plain}");
         assert!(!plain.contains(['\u{1b}', '\u{202e}']), "{plain:?}");
         assert_eq!(plain.lines().filter(|line| line.starts_with("skill ")).count(), 2);
+        assert!(plain.contains("(i") && plain.contains("\n          for example: x"), "{plain}");
     }
 }

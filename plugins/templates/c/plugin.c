@@ -17,7 +17,7 @@ typedef struct plugin {
 
 static const char DESCRIPTION[] =
     "{\"name\":\"{{name}}\",\"version\":\"0.1.0\",\"description\":\"Counts words\",\"policy\":false,"
-    "\"skills\":[{\"id\":\"{{name}}\",\"name\":\"Word counter\",\"description\":\"Counts the words of a text\","
+    "\"skills\":[{\"id\":\"{{name}}\",\"name\":\"{{name}}\",\"description\":\"Counts the words of a text\","
     "\"tags\":[\"text\"],\"examples\":[\"one two three\"]}]}";
 
 /* What is handed out here lives as long as the plugin, so nothing is to be released. The host only reads it. */

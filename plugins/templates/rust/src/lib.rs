@@ -7,7 +7,7 @@ struct Words;
 
 impl Plugin for Words {
     fn about() -> About {
-        let skill = SkillInfo::new(ID, "Word counter", "Counts the words of a text").tag("text").example("one two three");
+        let skill = SkillInfo::new(ID, ID, "Counts the words of a text").tag("text").example("one two three");
         About::new(ID, env!("CARGO_PKG_VERSION"), "Counts words").skill(skill)
     }
 
