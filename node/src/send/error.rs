@@ -226,8 +226,9 @@ impl SendError {
             SendError::HttpStatus { .. } | SendError::NotAnAnswer { .. } => {
                 "`muretai card TARGET` shows what is served there"
             }
-            SendError::Refused { code, message_id, .. } if *code == Code::RateLimited.number() => {
-                return Some(format!("the message is kept: later {}", resend(message_id)));
+            SendError::Refused { code, data, message_id, .. } if *code == Code::RateLimited.number() => {
+                let when = retry_after(data.as_ref()).map_or_else(|| "later".to_owned(), |wait| format!("in {wait}"));
+                return Some(format!("the message is kept: {when} {}", resend(message_id)));
             }
             SendError::Refused { code, message_id, .. } if *code == Code::Internal.number() => {
                 return Some(format!("the peer has a fault of its own; the message is kept: {}", resend(message_id)));
@@ -258,6 +259,22 @@ impl SendError {
 /// The command that makes the next attempt.
 fn resend(message_id: &str) -> String {
     format!("`muretai send --resend {message_id}` sends it again")
+}
+
+/// How long a peer that has no room wants us to wait, in words.
+pub(crate) fn retry_after(data: Option<&Value>) -> Option<String> {
+    let wait = data?.member("retryAfter")?.as_i64()?;
+    (wait > 0).then(|| span(wait))
+}
+
+/// A time to wait in words, for a person.
+fn span(secs: i64) -> String {
+    match secs {
+        ..120 => format!("{secs} s"),
+        120..7_200 => format!("{} minutes", secs / 60),
+        7_200..172_800 => format!("{} hours", secs / 3_600),
+        _ => format!("{} days", secs / 86_400),
+    }
 }
 
 /// Says what happened to a request in words that hold: what the guard refuses was never tried.

@@ -6,7 +6,7 @@ use crate::{
     Fault,
     send::{
         SendError,
-        error::refusal_hint,
+        error::{refusal_hint, retry_after},
         peer::{status_fault, transport_fault, transport_hint},
     },
 };
@@ -226,7 +226,7 @@ impl TrustError {
             TrustError::Mint(_) => return None,
             TrustError::NoSuchIntroduction { .. } => "`muretai introduce list` shows them",
             TrustError::Ambiguous { .. } => "give more of the id; `muretai introduce list` shows them",
-            TrustError::NoSuchRequest { .. } => "`muretai requests list --all` shows them",
+            TrustError::NoSuchRequest { .. } => "`muretai requests --all` shows them",
             TrustError::OwnRequest { .. } => {
                 "the peer's owner decides about it; `muretai requests withdraw` takes it back"
             }
@@ -290,24 +290,13 @@ fn send_hint(error: &SendError) -> Option<String> {
         }
         SendError::HttpStatus { status, .. } if *status >= 429 => Some("try again later".to_owned()),
         SendError::Refused { code, data, .. } if *code == Code::RateLimited.number() => {
-            let wait = data.as_ref().and_then(|data| data.member("retryAfter")).and_then(|wait| wait.as_i64());
-            Some(wait.filter(|wait| *wait > 0).map_or_else(
+            Some(retry_after(data.as_ref()).map_or_else(
                 || "try again later".to_owned(),
-                |wait| format!("it has no room for requests now; try again in {}", span(wait)),
+                |wait| format!("it has no room for requests now; try again in {wait}"),
             ))
         }
         SendError::Refused { code, .. } => refusal_hint(*code).map(str::to_owned),
         error => error.hint(),
-    }
-}
-
-/// A time to wait in words, for a person.
-fn span(secs: i64) -> String {
-    match secs {
-        ..120 => format!("{secs} s"),
-        120..7_200 => format!("{} minutes", secs / 60),
-        7_200..172_800 => format!("{} hours", secs / 3_600),
-        _ => format!("{} days", secs / 86_400),
     }
 }
 
