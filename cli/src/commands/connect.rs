@@ -19,7 +19,8 @@ use crate::{
 /// decides; until then nothing is trusted. An answer arrives by itself while `muretai serve` runs; --wait waits for it
 /// here. Asking again repeats the request and changes nothing else.
 ///
-/// With --ask a contact is asked to introduce you instead: its owner vouches for you or not, and TARGET decides.
+/// With --ask a contact is asked to introduce you instead: its owner vouches for you or not, and TARGET decides. That
+/// question has fixed words: -m and --wait do not go with it.
 ///
 /// It ends with 3 when the answer is no, and with 4 when --wait is over and nobody decided; the request stands.
 #[derive(Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// Wait so long for its owner to decide
     #[arg(long, value_name = "SECS", value_parser = parse::duration, conflicts_with = "ask")]
     wait: Option<Duration>,
-    /// Contact that is asked to introduce you to TARGET
+    /// Contact that is asked to introduce you to TARGET; without -m
     #[arg(long, value_name = "PEER")]
     ask: Option<String>,
     /// How long each request may take [default: 30s]
@@ -79,17 +80,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
                 return Err(Failure::failed(message).hint("the request may stand; `muretai requests` shows it"));
             }
         };
+        let is_offline = agent.served_by().is_none();
         agent.close().await;
         let (attempt, about) = match &request.ask {
             None => (format!("cannot ask `{target}` to connect"), &request.target),
             Some(peer) => (format!("cannot ask `{}` to introduce you to `{target}`", people::shown(peer)), peer),
         };
         let asked = asked.map_err(|error| Failure::of(attempt, &error).about(about))?;
-        print(context, args, &asked)
+        print(context, args, &asked, is_offline)
     })
 }
 
-fn print(context: &Context, args: &Args, asked: &Connected) -> Result<Exit, Failure> {
+fn print(context: &Context, args: &Args, asked: &Connected, is_offline: bool) -> Result<Exit, Failure> {
     context.out.either(&json(asked), || text(asked))?;
     match asked {
         Connected::Connected { contact, was_known } => {
@@ -115,6 +117,7 @@ fn print(context: &Context, args: &Args, asked: &Connected) -> Result<Exit, Fail
         Connected::Asked { request, status, .. } => {
             context.next(match status.as_str() {
                 "declined" => "it does not introduce you; nothing was changed here",
+                _ if is_offline => OFFLINE,
                 _ => "an introduction arrives as a message, `muretai introduce list --held` shows it",
             });
             if status != "declined" {
@@ -124,6 +127,9 @@ fn print(context: &Context, args: &Args, asked: &Connected) -> Result<Exit, Fail
         }
     }
 }
+
+/// What an answer that comes as a message needs.
+pub(super) const OFFLINE: &str = "while `muretai serve` does not run an introduction cannot arrive: ask again later";
 
 fn text(asked: &Connected) -> String {
     match asked {

@@ -18,7 +18,7 @@ use crate::{
     failure::Failure,
     output, parse,
     people::{self, Names},
-    progress, wire,
+    progress, shell, wire,
 };
 
 /// Vouch for somebody: introduce SUBJECT to a contact of yours
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Who is introduced: a contact's name or a DID
     #[arg(required = true)]
     subject: Option<String>,
+    /// Nothing: a second word is told where it goes
+    #[arg(hide = true, value_name = "TARGET", value_parser = to_whom)]
+    stray: Option<String>,
     /// To whom: a direct contact's name or its DID
     #[arg(long, value_name = "TARGET", required = true)]
     to: Option<String>,
@@ -142,6 +145,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     })
 }
 
+/// Refuses a second word, and says where it goes.
+fn to_whom(word: &str) -> Result<String, String> {
+    Err(format!("to whom goes after --to: `--to {}`", shell::quoted(word)))
+}
+
 async fn introduce(context: &Context, agent: &Agent, args: &Args, timeout: Duration) -> Result<(), Failure> {
     let named =
         |who: &Option<String>| who.clone().ok_or_else(|| Failure::usage("who is introduced to whom is missing"));
@@ -159,8 +167,14 @@ async fn introduce(context: &Context, agent: &Agent, args: &Args, timeout: Durat
     let introducing = progress::watch(&context.out, format!("telling {target}"), agent.introduce(&request));
     let introduced = introducing.await.map_err(|error| Failure::of(attempt, &error))?;
     let is_told = introduced.proposed == Proposed::Pending;
+    let names = Names::of(agent, [&introduced.introduction.target]).await?;
+    let target = names.get(&introduced.introduction.target).map_or(target, people::shown);
     print_one(context, agent, &introduced.introduction, is_told).await?;
-    if is_told {
+    if is_told && agent.served_by().is_none() {
+        context.next(&format!(
+            "{target}'s owner decides; while `muretai serve` does not run what came of it cannot arrive here"
+        ));
+    } else if is_told {
         context.next(&format!("{target}'s owner decides; `muretai introduce list --issued` shows what came of it"));
     } else {
         context.next(&format!("{target} was not reached; `muretai serve` goes on trying"));

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use muretai_node::trust::referral::{Referral, ReferralRequest};
+use muretai_node::{
+    Agent,
+    trust::referral::{Referral, ReferralRequest, Referred},
+};
 use serde::Serialize;
 
-use super::requests;
+use super::{connect, requests};
 use crate::{
     clock,
     context::{self, Context},
@@ -69,9 +72,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let peer = people::shown(&request.ask);
         let asking = progress::watch(&context.out, format!("asking {peer}"), agent.referral(&request));
         let referred = asking.await;
-        agent.close().await;
+        let is_offline = agent.served_by().is_none();
         let attempt = format!("cannot ask `{peer}`");
-        let referred = referred.map_err(|error| Failure::of(attempt, &error).about(&request.ask))?;
+        let referred = referred.map_err(|error| Failure::of(attempt, &error).about(&request.ask));
+        let unreached = match &referred {
+            Ok(referred) => unreached(&agent, referred).await,
+            Err(_) => Ok(Vec::new()),
+        };
+        agent.close().await;
+        let (referred, unreached) = (referred?, unreached?);
         let result = ReferredJson {
             status: if referred.is_queued { "queued" } else { "ok" },
             referrals: referred.referrals.iter().map(json).collect(),
@@ -86,8 +95,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         if referred.dropped > 0 {
             context.out.warn(&format!("{} answers of {peer} did not verify and were dropped", referred.dropped));
         }
-        match (referred.referrals.first(), referred.is_queued) {
+        for name in &unreached {
+            context.out.warn(&format!("no address of {name} is known: you cannot write to it until it tells one"));
+        }
+        let is_reached = |referral: &&Referral| !unreached.contains(&people::shown(&referral.name));
+        match (referred.referrals.iter().find(is_reached), referred.is_queued) {
             (Some(first), _) => context.next(&format!("next: `muretai send {} 'hello'`", shell::quoted(&first.name))),
+            (None, _) if !referred.referrals.is_empty() => {}
+            (None, true) if is_offline => context.next(connect::OFFLINE),
             (None, true) => context.next(&format!(
                 "{peer}'s owner decides; whom it names arrives as a message, `muretai introduce list --held` shows it"
             )),
@@ -95,6 +110,19 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
         Ok(Exit::Done)
     })
+}
+
+/// The names of those of whom no address is known.
+async fn unreached(agent: &Agent, referred: &Referred) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    for referral in &referred.referrals {
+        let contact = agent.store().contact(&referral.did).await;
+        let contact = contact.map_err(|error| Failure::of("cannot look up a contact", &error))?;
+        if contact.is_none_or(|contact| contact.coordinates.url.is_none()) {
+            names.push(people::shown(&referral.name));
+        }
+    }
+    Ok(names)
 }
 
 fn line(referral: &Referral) -> String {

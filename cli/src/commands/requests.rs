@@ -32,11 +32,14 @@ use crate::{
 /// it, always beside its DID: a name proves nothing, a DID does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
-\x20 muretai requests\n\
+\x20 muretai requests --all\n\
 \x20 muretai requests accept 3 --name south")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    list: ListArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -82,7 +85,7 @@ enum Command {
     },
 }
 
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, clap::Args)]
 struct ListArgs {
     /// Also what was decided, withdrawn or expired
     #[arg(short, long)]
@@ -168,7 +171,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let timeout = context.timeout(timeout)?;
         let agent = context.open(timeout).await?;
         let done = match &args.command {
-            None => list(context, &agent, &ListArgs::default()).await,
+            None => list(context, &agent, &args.list).await,
             Some(Command::List(args)) => list(context, &agent, args).await,
             Some(Command::Accept(args)) => accept(context, &agent, args, timeout).await,
             Some(Command::Reject(args)) => reject(context, &agent, args, timeout).await,
@@ -187,7 +190,10 @@ async fn list(context: &Context, agent: &Agent, args: &ListArgs) -> Result<(), F
         context.out.either(&json(&shown), || lines(context, &shown))?;
     }
     if rows.is_empty() {
-        context.out.note(if args.all { "no request" } else { "nothing waits; --all shows what was decided" });
+        context.next(match args.all {
+            true => "no request",
+            false => "nothing waits; `muretai requests --all` shows what was decided",
+        });
     }
     Ok(())
 }
@@ -229,8 +235,28 @@ async fn decide(context: &Context, agent: &Agent, request: &DecideRequest) -> Re
     };
     context.out.either(&result, || outcome(&shown, &decided))?;
     tell(context, request.decision, &shown, &decided);
+    if request.decision == Decision::Accept {
+        asker_without_address(context, agent, &shown).await?;
+    }
     if !decided.is_told && is_owed(agent, &decided.row).await? {
         context.next("the peer could not be told yet; `muretai serve` goes on trying");
+    }
+    Ok(())
+}
+
+/// What was asked for cannot be handed to somebody of whom no address is known.
+async fn asker_without_address(context: &Context, agent: &Agent, shown: &Shown<'_>) -> Result<(), Failure> {
+    let row = shown.row;
+    if !matches!(row.kind, RequestKind::IntroduceMe | RequestKind::Referral) {
+        return Ok(());
+    }
+    let asker = agent.store().contact(&row.peer).await;
+    let asker = asker.map_err(|error| Failure::of("cannot look up a contact", &error))?;
+    let url = asker.and_then(|asker| asker.coordinates.url).or_else(|| row.coordinates.url.clone());
+    if url.is_none() {
+        let who = shown.names.get(&row.peer).map_or_else(|| row.peer.to_string(), people::shown);
+        context
+            .next(&format!("no address of {who} is known: it does not learn of this before it serves and tells one"));
     }
     Ok(())
 }
@@ -263,6 +289,10 @@ fn tell(context: &Context, decision: Decision, shown: &Shown<'_>, decided: &Deci
         context.next("the message that was held is delivered: `muretai inbox --unread`");
     }
     match (decision, &decided.contact) {
+        (Decision::Accept, Some(contact)) if contact.coordinates.url.is_none() => context.next(&format!(
+            "{} can write to you; you can write to it once its owner runs `muretai serve`, and then `muretai connect`",
+            people::shown(&contact.name)
+        )),
         (Decision::Accept, Some(contact)) => {
             context.next(&format!("next: `muretai send {} 'hello'`", shell::quoted(&contact.name)));
         }

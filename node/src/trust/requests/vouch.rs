@@ -67,6 +67,9 @@ impl Agent {
             notes.push(format!("{} contacts fit; the first {MAX_REFERRALS} are named", chosen.len()));
             chosen.truncate(MAX_REFERRALS);
         }
+        for contact in chosen.iter().filter(|contact| contact.coordinates.url.is_none()) {
+            notes.push(format!("no address of {} is known: whoever asks cannot write to it yet", contact.name));
+        }
         let tags = self.tags_of(&row.peer).await?;
         let mut written = Vec::with_capacity(chosen.len());
         for contact in &chosen {
