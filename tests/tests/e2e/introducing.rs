@@ -74,7 +74,7 @@ fn an_introduction_lets_in_and_its_end_keeps_out() {
     assert_eq!((&made["status"], &made["told"]), (&json!("pending"), &json!(true)), "{made}");
     assert_eq!(three.standing(three.south_url())["relation"], "pending");
     let early = three.north.run(["send", three.south_url(), "from the start", "--json"]).ok().json();
-    assert_eq!(early["reply"], "", "it waits for south's owner: {early}");
+    assert_eq!(early["status"], "held", "it waits for south's owner: {early}");
 
     let rows = waiting(&three.south, "south");
     assert_eq!(rows.len(), 1, "{rows:?}");
