@@ -11,7 +11,7 @@ use std::{
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use muretai_plugins::{
-    engine::{Engine, HostCommand, Limits},
+    engine::{CallKind, Engine, HostCommand, Limits},
     native::NativeEngine,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -46,7 +46,7 @@ fn policy(c: &mut Criterion) {
     let current = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let engine = start(&current, &library);
     c.bench_function("native policy, one thread", |b| {
-        b.iter(|| current.block_on(engine.call(REQUEST, TIMEOUT)).expect("it answers"));
+        b.iter(|| current.block_on(engine.call(CallKind::Skill, REQUEST, TIMEOUT)).expect("it answers"));
     });
     drop(engine);
     // As a node has it: the caller is a task among others.
@@ -58,7 +58,7 @@ fn policy(c: &mut Criterion) {
             let task = several.spawn(async move {
                 let begun = std::time::Instant::now();
                 for _ in 0..calls {
-                    engine.call(REQUEST, TIMEOUT).await.expect("it answers");
+                    engine.call(CallKind::Skill, REQUEST, TIMEOUT).await.expect("it answers");
                 }
                 begun.elapsed()
             });
@@ -74,7 +74,7 @@ fn policy(c: &mut Criterion) {
                 for _ in 0..calls {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     let begun = std::time::Instant::now();
-                    engine.call(REQUEST, TIMEOUT).await.expect("it answers");
+                    engine.call(CallKind::Skill, REQUEST, TIMEOUT).await.expect("it answers");
                     spent += begun.elapsed();
                 }
                 spent

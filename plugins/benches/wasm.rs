@@ -14,7 +14,7 @@ use std::{
 use muretai_plugins::{
     Applicant, ContactState,
     contract::{self, PolicyAnswer},
-    engine::{Engine, Limits},
+    engine::{CallKind, Engine, Limits},
     wasm::WasmEngine,
 };
 use muretai_protocol::{Did, UnixSeconds};
@@ -74,7 +74,7 @@ async fn measure(what: &str, module: &[u8], config: &str, length: Duration) {
     while Instant::now() < end {
         let begun = Instant::now();
         let request = contract::policy_request(&applicant);
-        let answer = engine.call(&request, Limits::default().policy_timeout).await.unwrap();
+        let answer = engine.call(CallKind::Policy, &request, Limits::default().policy_timeout).await.unwrap();
         PolicyAnswer::parse(&answer).unwrap();
         times.push(begun.elapsed());
     }

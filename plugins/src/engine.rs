@@ -74,12 +74,21 @@ pub enum PluginFault {
     Unavailable(String),
 }
 
+/// Whose call it is. Decides which room it takes; the plugin is not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallKind {
+    /// A trust policy's: every message waits for it, so that nothing that skills do may keep it waiting.
+    Policy,
+    /// A skill's.
+    Skill,
+}
+
 /// Something that answers one plugin's calls. Calls may come at the same time; dropping one stops its work.
 #[async_trait]
 pub trait Engine: Send + Sync {
     /// One call: `request` and the answer are JSON of the contract. The answer is at most [`MAX_DOCUMENT_BYTES`] and
     /// otherwise unchecked.
-    async fn call(&self, request: &[u8], timeout: Duration) -> Result<Vec<u8>, PluginFault>;
+    async fn call(&self, kind: CallKind, request: &[u8], timeout: Duration) -> Result<Vec<u8>, PluginFault>;
     /// Ends the plugin; later calls fail.
     async fn close(&self);
 }

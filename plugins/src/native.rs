@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use tokio::{sync::Notify, task::AbortHandle};
 
 use self::{budget::Budget, frame::ask, image::Image, lanes::Lanes, process::Process};
-use crate::engine::{Engine, HostCommand, Limits, MAX_DOCUMENT_BYTES, PluginFault};
+use crate::engine::{CallKind, Engine, HostCommand, Limits, MAX_DOCUMENT_BYTES, PluginFault};
 
 /// For starting a process, loading the library, and each of `describe` and `open`.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,14 +60,40 @@ pub enum Stderr {
 #[derive(Default)]
 struct State {
     idle: Vec<Idle>,
+    policy: Side,
+    skill: Side,
+    is_closed: bool,
+}
+
+/// What is counted for policies and skills apart: a skill that ends its process, whoever made it do so, must not put the
+/// policy to rest.
+#[derive(Default)]
+struct Side {
     running: usize,
     budget: Budget,
-    is_closed: bool,
+}
+
+impl State {
+    fn side(&mut self, kind: CallKind) -> &mut Side {
+        match kind {
+            CallKind::Policy => &mut self.policy,
+            CallKind::Skill => &mut self.skill,
+        }
+    }
 }
 
 struct Idle {
     process: Process,
+    /// A process that served one kind never serves the other: what a message did to it stays on its side. `None` before
+    /// the first call.
+    served: Option<CallKind>,
     since: Instant,
+}
+
+impl Idle {
+    fn is_for(&self, kind: CallKind) -> bool {
+        self.served.is_none_or(|served| served == kind)
+    }
 }
 
 impl NativeEngine {
@@ -110,13 +136,14 @@ impl NativeEngine {
             returned: Notify::new(),
         };
         let engine = NativeEngine { inner: Arc::new(inner), trimmer: Mutex::default() };
-        let process = engine.inner.take_open().await?;
-        engine.put_back(process);
+        let process = engine.inner.take_open(CallKind::Skill).await?;
+        engine.inner.put_back(process, None);
         Ok(engine)
     }
 
     fn put_back(&self, busy: Busy) {
-        if self.inner.put_back(busy) > 1 {
+        let kind = busy.kind;
+        if self.inner.put_back(busy, Some(kind)) > 1 {
             let mut trimmer = self.trimmer.lock().unwrap_or_else(PoisonError::into_inner);
             if trimmer.as_ref().is_none_or(AbortHandle::is_finished) {
                 *trimmer = Some(tokio::spawn(trim(Arc::downgrade(&self.inner))).abort_handle());
@@ -136,13 +163,13 @@ impl Drop for NativeEngine {
 #[async_trait]
 impl Engine for NativeEngine {
     /// Starting a process, when none is ready, has a limit of its own and is not counted.
-    async fn call(&self, request: &[u8], timeout: Duration) -> Result<Vec<u8>, PluginFault> {
+    async fn call(&self, kind: CallKind, request: &[u8], timeout: Duration) -> Result<Vec<u8>, PluginFault> {
         if request.len() > MAX_DOCUMENT_BYTES {
             let len = request.len();
             return Err(PluginFault::Failed(format!("the request is {len} bytes, the limit is {MAX_DOCUMENT_BYTES}")));
         }
-        let _lane = self.inner.lanes.enter(lanes::is_policy(request), timeout).await?;
-        let mut process = self.inner.take_open().await?;
+        let _lane = self.inner.lanes.enter(kind, timeout).await?;
+        let mut process = self.inner.take_open(kind).await?;
         let answer = self.inner.ask(&mut process, ask::CALL, request, timeout).await?;
         self.put_back(process);
         answer
@@ -167,13 +194,13 @@ impl Inner {
     }
 
     /// A process with an open instance.
-    async fn take_open(self: &Arc<Inner>) -> Result<Busy, PluginFault> {
-        let mut process = self.take().await?;
+    async fn take_open(self: &Arc<Inner>, kind: CallKind) -> Result<Busy, PluginFault> {
+        let mut process = self.take(kind).await?;
         if !process.get().is_open {
             match self.ask(&mut process, ask::OPEN, &self.config, START_TIMEOUT).await? {
                 Ok(_) => process.get().is_open = true,
                 Err(fault) => {
-                    self.put_back(process);
+                    self.put_back(process, Some(kind));
                     return Err(fault);
                 }
             }
@@ -182,59 +209,72 @@ impl Inner {
     }
 
     /// A process whose library is loaded: one that is idle, else one that comes back at once, else a new one.
-    async fn take(self: &Arc<Inner>) -> Result<Busy, PluginFault> {
-        if let Some(busy) = self.take_idle()? {
+    async fn take(self: &Arc<Inner>, kind: CallKind) -> Result<Busy, PluginFault> {
+        if let Some(busy) = self.take_idle(kind)? {
             return Ok(busy);
         }
-        let back = tokio::time::timeout(COMES_BACK, self.comes_back()).await;
+        let back = tokio::time::timeout(COMES_BACK, self.comes_back(kind)).await;
         if let Some(busy) = back.unwrap_or(Ok(None))? {
             return Ok(busy);
         }
         let process = Process::spawn(&self.image, &self.host, self.stderr)?;
-        let mut busy = self.busy(&mut self.state(), process);
+        let mut busy = {
+            let mut state = self.state();
+            self.make_room(&mut state);
+            self.busy(&mut state, process, kind)
+        };
         if let Err(fault) = busy.get().load(self.limits.memory_mib, START_TIMEOUT).await {
-            self.state().budget.ended(Instant::now());
+            self.state().side(kind).budget.ended(Instant::now());
             return Err(fault);
         }
         Ok(busy)
     }
 
     /// Waits for a process that another call gives back. `None` when none is at work.
-    async fn comes_back(self: &Arc<Inner>) -> Result<Option<Busy>, PluginFault> {
+    async fn comes_back(self: &Arc<Inner>, kind: CallKind) -> Result<Option<Busy>, PluginFault> {
         loop {
             let mut returned = pin!(self.returned.notified());
             // Listening begins before the look: what is given back in between is not missed.
             returned.as_mut().enable();
-            if let Some(busy) = self.take_idle()? {
+            if let Some(busy) = self.take_idle(kind)? {
                 return Ok(Some(busy));
             }
-            if self.state().running == 0 {
+            if self.state().side(kind).running == 0 {
                 return Ok(None);
             }
             returned.await;
         }
     }
 
-    fn take_idle(self: &Arc<Inner>) -> Result<Option<Busy>, PluginFault> {
+    fn take_idle(self: &Arc<Inner>, kind: CallKind) -> Result<Option<Busy>, PluginFault> {
         let mut state = self.state();
         if state.is_closed {
             return Err(PluginFault::Unavailable("it was closed".to_owned()));
         }
-        while let Some(Idle { mut process, .. }) = state.idle.pop() {
+        while let Some(at) = state.idle.iter().rposition(|idle| idle.is_for(kind)) {
+            let mut process = state.idle.remove(at).process;
             if process.is_well() {
-                return Ok(Some(self.busy(&mut state, process)));
+                return Ok(Some(self.busy(&mut state, process, kind)));
             }
-            state.budget.ended(Instant::now());
+            state.side(kind).budget.ended(Instant::now());
         }
-        if state.budget.is_resting(Instant::now()) {
+        if state.side(kind).budget.is_resting(Instant::now()) {
             return Err(PluginFault::Resting);
         }
         Ok(None)
     }
 
-    fn busy(self: &Arc<Inner>, state: &mut State, process: Process) -> Busy {
-        state.running += 1;
-        Busy { process: Some(process), inner: self.clone() }
+    /// There are never more processes than calls that may run: one more ends that which has been idle longest.
+    fn make_room(&self, state: &mut State) {
+        let running = state.policy.running + state.skill.running;
+        if !state.idle.is_empty() && running + state.idle.len() > self.limits.max_running {
+            state.idle.remove(0);
+        }
+    }
+
+    fn busy(self: &Arc<Inner>, state: &mut State, process: Process, kind: CallKind) -> Busy {
+        state.side(kind).running += 1;
+        Busy { process: Some(process), kind, inner: self.clone() }
     }
 
     /// Asks, and takes note of a process that ended over it.
@@ -247,17 +287,17 @@ impl Inner {
     ) -> Result<process::Answer, PluginFault> {
         let asked = busy.get().ask(kind, payload, timeout).await;
         if asked.is_err() {
-            self.state().budget.ended(Instant::now());
+            self.state().side(busy.kind).budget.ended(Instant::now());
         }
         asked
     }
 
     /// Returns how many are idle now.
-    fn put_back(&self, mut busy: Busy) -> usize {
+    fn put_back(&self, mut busy: Busy, served: Option<CallKind>) -> usize {
         let mut state = self.state();
         let idle = match busy.process.take() {
             Some(process) if !state.is_closed => {
-                state.idle.push(Idle { process, since: Instant::now() });
+                state.idle.push(Idle { process, served, since: Instant::now() });
                 state.idle.len()
             }
             _ => 0,
@@ -283,6 +323,7 @@ impl Inner {
 /// A process at work. Dropped before it is put back, which is what dropping a call comes to, it is killed.
 struct Busy {
     process: Option<Process>,
+    kind: CallKind,
     inner: Arc<Inner>,
 }
 
@@ -294,7 +335,7 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.inner.state().running -= 1;
+        self.inner.state().side(self.kind).running -= 1;
     }
 }
 

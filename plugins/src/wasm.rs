@@ -42,7 +42,7 @@ mod without {
 
     use async_trait::async_trait;
 
-    use crate::engine::{Engine, Limits, PluginFault};
+    use crate::engine::{CallKind, Engine, Limits, PluginFault};
 
     /// A plugin in WebAssembly; never made in this build.
     pub struct WasmEngine {}
@@ -56,7 +56,7 @@ mod without {
 
     #[async_trait]
     impl Engine for WasmEngine {
-        async fn call(&self, _: &[u8], _: Duration) -> Result<Vec<u8>, PluginFault> {
+        async fn call(&self, _: CallKind, _: &[u8], _: Duration) -> Result<Vec<u8>, PluginFault> {
             Err(unavailable())
         }
         async fn close(&self) {}

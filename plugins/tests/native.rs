@@ -3,6 +3,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
+#[path = "native/both.rs"]
+mod both;
 #[path = "native/bounds.rs"]
 mod bounds;
 #[path = "native/examples.rs"]

@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Command};
 
 use muretai_plugins::{
     Applicant, ContactState, Decision,
-    engine::{HostCommand, PluginFault},
+    engine::{CallKind, HostCommand, PluginFault},
     manifest::{Entry, Kind, Manifest, PluginFile},
     native::Stderr,
     set::{self, LoadError, PluginSet},
@@ -173,7 +173,7 @@ async fn what_it_cannot_read_it_fails_on_and_the_sender_is_refused() {
     let engine = set::engine(Kind::Wasm, &file, &config, Default::default(), &host(), Stderr::Nowhere).await.unwrap();
     let second = std::time::Duration::from_secs(5);
     for request in ["", "{", "[]", r#"{"op":"skill"}"#, r#"{"op":"policy","contact":"none","now":"soon"}"#, "\"\\"] {
-        let answer = engine.call(request.as_bytes(), second).await.unwrap();
+        let answer = engine.call(CallKind::Policy, request.as_bytes(), second).await.unwrap();
         assert!(answer.starts_with(b"{\"error\":"), "{request}: {}", String::from_utf8_lossy(&answer));
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::engine::PluginFault;
+use crate::engine::{CallKind, PluginFault};
 
 /// A lane for each call that may run, and one more that only policies take.
 pub(super) struct Lanes {
@@ -20,12 +20,12 @@ impl Lanes {
     ///
     /// # Errors
     /// `TimedOut` when none became free.
-    pub(super) async fn enter(&self, is_policy: bool, timeout: Duration) -> Result<SemaphorePermit<'_>, PluginFault> {
+    pub(super) async fn enter(&self, kind: CallKind, timeout: Duration) -> Result<SemaphorePermit<'_>, PluginFault> {
         if let Ok(permit) = self.all.try_acquire() {
             return Ok(permit);
         }
         let entered = async {
-            if !is_policy {
+            if kind == CallKind::Skill {
                 return self.all.acquire().await;
             }
             tokio::select! {
@@ -42,12 +42,6 @@ impl Lanes {
     }
 }
 
-/// The request is for a policy. Decides about the lane only, so that a look at how the contract's writer begins will
-/// do.
-pub(super) fn is_policy(request: &[u8]) -> bool {
-    request.starts_with(br#"{"op":"policy""#)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,11 +50,12 @@ mod tests {
     async fn a_policy_has_a_lane_when_skills_take_all_others() {
         let lanes = Lanes::new(2);
         let second = Duration::from_secs(1);
-        let _busy = (lanes.enter(false, second).await.unwrap(), lanes.enter(false, second).await.unwrap());
-        assert_eq!(lanes.enter(false, second).await.err(), Some(PluginFault::TimedOut(second)));
-        let policy = lanes.enter(true, second).await.unwrap();
-        assert_eq!(lanes.enter(true, second).await.err(), Some(PluginFault::TimedOut(second)));
+        let _busy =
+            (lanes.enter(CallKind::Skill, second).await.unwrap(), lanes.enter(CallKind::Skill, second).await.unwrap());
+        assert_eq!(lanes.enter(CallKind::Skill, second).await.err(), Some(PluginFault::TimedOut(second)));
+        let policy = lanes.enter(CallKind::Policy, second).await.unwrap();
+        assert_eq!(lanes.enter(CallKind::Policy, second).await.err(), Some(PluginFault::TimedOut(second)));
         drop(policy);
-        let _policy = lanes.enter(true, second).await.unwrap();
+        let _policy = lanes.enter(CallKind::Policy, second).await.unwrap();
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use muretai_protocol::rpc::{Code, Refusal};
 
 use super::Plugin;
-use crate::{Applicant, Decision, STRANGER_DETAIL, TrustPolicy, contract};
+use crate::{Applicant, Decision, STRANGER_DETAIL, TrustPolicy, contract, engine::CallKind};
 
 pub(super) struct PluginPolicy(pub(super) Arc<Plugin>);
 
@@ -18,7 +18,7 @@ impl TrustPolicy for PluginPolicy {
     async fn decide(&self, applicant: &Applicant) -> Decision {
         let plugin = &self.0;
         let request = contract::policy_request(applicant);
-        let answer = plugin.engine.call(&request, plugin.limits.policy_timeout).await;
+        let answer = plugin.engine.call(CallKind::Policy, &request, plugin.limits.policy_timeout).await;
         match answer.and_then(|answer| contract::PolicyAnswer::parse(&answer)) {
             Ok(contract::PolicyAnswer(decision)) => decision,
             Err(fault) => {

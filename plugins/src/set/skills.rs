@@ -11,7 +11,7 @@ use super::Plugin;
 use crate::{
     ContactState, Response, SkillInfo, Skills,
     contract::{self, SkillAnswer},
-    engine::PluginFault,
+    engine::{CallKind, PluginFault},
 };
 
 #[derive(Default)]
@@ -76,7 +76,7 @@ async fn call(plugin: &Plugin, request: &[u8]) -> Result<SkillAnswer, PluginFaul
     let place = tokio::time::timeout(timeout, plugin.places.acquire()).await;
     let _place = place.map_err(|_| PluginFault::TimedOut(timeout))?;
     let left = timeout.saturating_sub(begun.elapsed());
-    let answer = plugin.engine.call(request, left).await?;
+    let answer = plugin.engine.call(CallKind::Skill, request, left).await?;
     SkillAnswer::parse(&answer)
 }
 

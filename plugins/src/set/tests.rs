@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use muretai_protocol::{Did, UnixSeconds, rpc::Code};
 
 use super::*;
-use crate::{Applicant, ContactState, Decision, STRANGER_DETAIL};
+use crate::{Applicant, ContactState, Decision, STRANGER_DETAIL, engine::CallKind};
 
 /// Answers what it was told to.
 pub(crate) struct Fake(Mutex<Result<Vec<u8>, PluginFault>>);
@@ -20,7 +20,7 @@ impl Fake {
 
 #[async_trait]
 impl Engine for Fake {
-    async fn call(&self, _: &[u8], _: Duration) -> Result<Vec<u8>, PluginFault> {
+    async fn call(&self, _: CallKind, _: &[u8], _: Duration) -> Result<Vec<u8>, PluginFault> {
         self.0.lock().unwrap().clone()
     }
     async fn close(&self) {}

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::sandbox::{Budget, Flag, Program};
 use crate::{
     contract,
-    engine::{Engine, Limits, PluginFault},
+    engine::{CallKind, Engine, Limits, PluginFault},
 };
 
 /// How long a module may take to compile.
@@ -19,7 +19,7 @@ const COMPILE_TIMEOUT: Duration = Duration::from_secs(30);
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Memory for a declaration, before anybody said how much the plugin may have.
 const DESCRIBE_MEMORY_MIB: u32 = 64;
-/// Calls of policies beside those of skills: they are short, and messages wait for them.
+/// Calls of policies, beside those of skills and never in their places: they are short, and messages wait for them.
 const POLICY_PLACES: usize = 8;
 /// Work per millisecond. A second limit beside the clock, for when a timer is late.
 const FUEL_PER_MS: u64 = 4_000_000;
@@ -29,7 +29,8 @@ pub struct WasmEngine {
     program: Arc<Program>,
     config: Arc<[u8]>,
     memory_mib: u32,
-    places: Arc<Semaphore>,
+    policies: Arc<Semaphore>,
+    skills: Arc<Semaphore>,
 }
 
 impl WasmEngine {
@@ -39,11 +40,12 @@ impl WasmEngine {
             program: compile(bytes).await?,
             config: config.into(),
             memory_mib: limits.memory_mib,
-            places: Arc::new(Semaphore::new(limits.max_running + POLICY_PLACES)),
+            policies: Arc::new(Semaphore::new(POLICY_PLACES)),
+            skills: Arc::new(Semaphore::new(limits.max_running.clamp(1, 1024))),
         };
         let config = Arc::clone(&engine.config);
         let work = move |program: &Program, budget: &Budget, flag: &Flag| program.open(&config, budget, flag);
-        let answer = engine.run(START_TIMEOUT, work).await?;
+        let answer = engine.run(CallKind::Skill, START_TIMEOUT, work).await?;
         if !answer.is_empty() {
             contract::check_opened(&answer)?;
         }
@@ -53,12 +55,17 @@ impl WasmEngine {
     /// Runs work on a thread that may block, and interrupts it when it is late or this future is dropped.
     async fn run(
         &self,
+        kind: CallKind,
         timeout: Duration,
         work: impl FnOnce(&Program, &Budget, &Flag) -> Result<Vec<u8>, PluginFault> + Send + 'static,
     ) -> Result<Vec<u8>, PluginFault> {
         let deadline = tokio::time::Instant::from_std(Instant::now() + timeout);
         let late = |_| PluginFault::TimedOut(timeout);
-        let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await.map_err(late)?;
+        let places = match kind {
+            CallKind::Policy => &self.policies,
+            CallKind::Skill => &self.skills,
+        };
+        let place = tokio::time::timeout_at(deadline, Arc::clone(places).acquire_owned()).await.map_err(late)?;
         let place = place.map_err(|_| PluginFault::Ended("it was closed".to_owned()))?;
         let budget = Budget { memory_mib: self.memory_mib, fuel: fuel(timeout) };
         let running = Running::begin(&self.program, place, budget, work);
@@ -68,13 +75,14 @@ impl WasmEngine {
 
 #[async_trait]
 impl Engine for WasmEngine {
-    async fn call(&self, request: &[u8], timeout: Duration) -> Result<Vec<u8>, PluginFault> {
+    async fn call(&self, kind: CallKind, request: &[u8], timeout: Duration) -> Result<Vec<u8>, PluginFault> {
         let (config, request) = (Arc::clone(&self.config), request.to_vec());
-        self.run(timeout, move |program, budget, flag| program.call(&config, &request, budget, flag)).await
+        self.run(kind, timeout, move |program, budget, flag| program.call(&config, &request, budget, flag)).await
     }
 
     async fn close(&self) {
-        self.places.close();
+        self.policies.close();
+        self.skills.close();
     }
 }
 
@@ -85,9 +93,10 @@ pub async fn describe(bytes: &[u8]) -> Result<Vec<u8>, PluginFault> {
         program: compile(bytes).await?,
         config: Arc::new([]),
         memory_mib: limits.memory_mib,
-        places: Arc::new(Semaphore::new(1)),
+        policies: Arc::new(Semaphore::new(1)),
+        skills: Arc::new(Semaphore::new(1)),
     };
-    engine.run(START_TIMEOUT, |program, budget, flag| program.describe(budget, flag)).await
+    engine.run(CallKind::Skill, START_TIMEOUT, |program, budget, flag| program.describe(budget, flag)).await
 }
 
 /// Compiles on a thread of its own: one that is late is left behind, and delays neither this program's work nor its end.
@@ -200,8 +209,8 @@ mod tests {
              (i64.or (i64.shl (i64.extend_i32_u (local.get 0)) (i64.const 32)) (i64.extend_i32_u (local.get 1)))"
         );
         let engine = start(&module(&[("call", &body)], extra)).await.unwrap();
-        let fault = engine.call(b"!", timeout).await.unwrap_err();
-        assert_eq!(engine.call(b"still here", LONG).await.unwrap(), b"still here");
+        let fault = engine.call(CallKind::Skill, b"!", timeout).await.unwrap_err();
+        assert_eq!(engine.call(CallKind::Skill, b"still here", LONG).await.unwrap(), b"still here");
         fault
     }
 
@@ -211,7 +220,7 @@ mod tests {
                         (i64.const 1)";
         let engine = start(&module(&[("call", counting)], "")).await.unwrap();
         for _ in 0..3 {
-            assert_eq!(engine.call(b"x", LONG).await.unwrap(), b"1");
+            assert_eq!(engine.call(CallKind::Skill, b"x", LONG).await.unwrap(), b"1");
         }
         let describing = describe(&module(&[], "")).await.unwrap();
         assert_eq!(describing, DECLARATION.as_bytes());
@@ -328,7 +337,7 @@ mod tests {
         let calls: Vec<_> = (0..64u8)
             .map(|n| {
                 let engine = Arc::clone(&engine);
-                tokio::spawn(async move { (n, engine.call(&[n], LONG).await.unwrap()) })
+                tokio::spawn(async move { (n, engine.call(CallKind::Skill, &[n], LONG).await.unwrap()) })
             })
             .collect();
         for call in calls {
@@ -336,6 +345,6 @@ mod tests {
             assert_eq!(answer, [n]);
         }
         engine.close().await;
-        assert!(matches!(engine.call(b"x", LONG).await, Err(PluginFault::Ended(_))));
+        assert!(matches!(engine.call(CallKind::Skill, b"x", LONG).await, Err(PluginFault::Ended(_))));
     }
 }

@@ -1,13 +1,13 @@
 use std::{fs, path::PathBuf};
 
-use muretai_plugins::engine::Engine;
+use muretai_plugins::engine::{CallKind, Engine};
 
 use crate::fixture::{LONG, SHORT, engine, host, library};
 
 #[tokio::test]
 async fn the_process_has_no_environment_and_no_descriptors_but_its_own() {
     let Some(engine) = engine("moody.c").await else { return };
-    let report = String::from_utf8(engine.call(b"x", LONG).await.unwrap()).unwrap();
+    let report = String::from_utf8(engine.call(CallKind::Skill, b"x", LONG).await.unwrap()).unwrap();
     // Three standard streams, the socket twice: it is also watched.
     assert_eq!(report, "fds 5 env 0 core 0 leader 1 cwd / opened 1");
 }
@@ -29,15 +29,15 @@ pub(crate) async fn gone(pid: &str) {
 #[tokio::test]
 async fn what_the_plugin_started_ends_with_it() {
     let Some(engine) = engine("moody.c").await else { return };
-    let child = String::from_utf8(engine.call(b"d", LONG).await.unwrap()).unwrap();
+    let child = String::from_utf8(engine.call(CallKind::Skill, b"d", LONG).await.unwrap()).unwrap();
     assert!(lives(&child));
     engine.close().await;
     gone(&child).await;
     let Some(engine) = self::engine("moody.c").await else { return };
-    let child = String::from_utf8(engine.call(b"d", LONG).await.unwrap()).unwrap();
+    let child = String::from_utf8(engine.call(CallKind::Skill, b"d", LONG).await.unwrap()).unwrap();
     // The process ends itself; what it started is ended with it.
     // What is left holds its end of the socket, so that the end is seen when time is up.
-    engine.call(b"e", SHORT).await.unwrap_err();
+    engine.call(CallKind::Skill, b"e", SHORT).await.unwrap_err();
     gone(&child).await;
 }
 
@@ -45,9 +45,9 @@ async fn what_the_plugin_started_ends_with_it() {
 #[tokio::test]
 async fn what_was_killed_is_reaped() {
     let Some(engine) = engine("moody.c").await else { return };
-    let timed_out = String::from_utf8(engine.call(b"i", LONG).await.unwrap()).unwrap();
-    engine.call(b"sleep", SHORT).await.unwrap_err();
-    let dropped = String::from_utf8(engine.call(b"i", LONG).await.unwrap()).unwrap();
+    let timed_out = String::from_utf8(engine.call(CallKind::Skill, b"i", LONG).await.unwrap()).unwrap();
+    engine.call(CallKind::Skill, b"sleep", SHORT).await.unwrap_err();
+    let dropped = String::from_utf8(engine.call(CallKind::Skill, b"i", LONG).await.unwrap()).unwrap();
     drop(engine);
     for pid in [timed_out, dropped] {
         while PathBuf::from("/proc").join(&pid).exists() {
@@ -109,7 +109,7 @@ fn nobody_starts_the_child_program_by_hand() {
 #[tokio::test]
 async fn dropping_the_engine_ends_the_process() {
     let Some(engine) = engine("moody.c").await else { return };
-    let pid = String::from_utf8(engine.call(b"i", LONG).await.unwrap()).unwrap();
+    let pid = String::from_utf8(engine.call(CallKind::Skill, b"i", LONG).await.unwrap()).unwrap();
     assert!(lives(&pid));
     drop(engine);
     gone(&pid).await;

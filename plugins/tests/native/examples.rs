@@ -2,7 +2,7 @@
 use std::{fs, process::Command, sync::Arc};
 
 use muretai_plugins::{
-    engine::{Engine, Limits, PluginFault},
+    engine::{CallKind, Engine, Limits, PluginFault},
     native::{NativeEngine, describe},
 };
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ async fn open(library: Arc<[u8]>, config: Value) -> Result<NativeEngine, PluginF
 }
 
 async fn call(engine: &NativeEngine, request: Value) -> Value {
-    let answer = engine.call(request.to_string().as_bytes(), LONG).await.unwrap();
+    let answer = engine.call(CallKind::Skill, request.to_string().as_bytes(), LONG).await.unwrap();
     serde_json::from_slice(&answer).unwrap()
 }
 
@@ -39,7 +39,7 @@ async fn the_allow_list_in_c_decides_by_did_and_by_domain() {
     for other in [policy("did:key:zEast", "introduced", None), policy("did:key:zNort", "none", Some("com"))] {
         assert_eq!(call(&engine, other).await, refusal);
     }
-    assert!(matches!(engine.call(b"{\"op\":\"skill\"}", LONG).await, Err(PluginFault::Failed(_))));
+    assert!(matches!(engine.call(CallKind::Skill, b"{\"op\":\"skill\"}", LONG).await, Err(PluginFault::Failed(_))));
     engine.close().await;
     let nobody = open(library.clone(), json!({})).await.unwrap();
     let refusal = json!({"decision": "refuse", "code": -32010});

@@ -1,5 +1,5 @@
 use muretai_plugins::{
-    engine::{Engine, Limits, PluginFault},
+    engine::{CallKind, Engine, Limits, PluginFault},
     native::NativeEngine,
 };
 
@@ -7,35 +7,39 @@ use crate::fixture::{LONG, SHORT, engine, host, library};
 
 /// Asks the fixture for one fault, then for something that works.
 async fn fault(engine: &NativeEngine, request: &[u8]) -> PluginFault {
-    let fault = engine.call(request, LONG).await.unwrap_err();
-    assert_eq!(engine.call(b"z and now this", LONG).await.unwrap(), b"z and now this", "after {fault}");
+    let fault = engine.call(CallKind::Skill, request, LONG).await.unwrap_err();
+    assert_eq!(
+        engine.call(CallKind::Skill, b"z and now this", LONG).await.unwrap(),
+        b"z and now this",
+        "after {fault}"
+    );
     fault
 }
 
 #[tokio::test]
 async fn garbage_is_passed_on_for_the_contract_to_refuse() {
     let Some(engine) = engine("moody.c").await else { return };
-    assert_eq!(engine.call(b"garbage", LONG).await.unwrap(), b"\xff{garbage");
+    assert_eq!(engine.call(CallKind::Skill, b"garbage", LONG).await.unwrap(), b"\xff{garbage");
 }
 
 #[tokio::test]
 async fn answers_are_at_most_a_mebibyte() {
     let Some(engine) = engine("moody.c").await else { return };
-    assert_eq!(engine.call(b"most", LONG).await.unwrap().len(), 1_048_576);
+    assert_eq!(engine.call(CallKind::Skill, b"most", LONG).await.unwrap().len(), 1_048_576);
     assert!(matches!(fault(&engine, b"large").await, PluginFault::BadAnswer(text) if text.contains("1048577")));
     assert!(matches!(fault(&engine, b"null").await, PluginFault::BadAnswer(_)));
     let request = vec![b'z'; 1_048_576];
-    assert_eq!(engine.call(&request, LONG).await.unwrap(), request);
+    assert_eq!(engine.call(CallKind::Skill, &request, LONG).await.unwrap(), request);
     let request = vec![b'z'; 1_048_577];
-    assert!(matches!(engine.call(&request, LONG).await, Err(PluginFault::Failed(_))));
+    assert!(matches!(engine.call(CallKind::Skill, &request, LONG).await, Err(PluginFault::Failed(_))));
 }
 
 #[tokio::test]
 async fn who_sleeps_or_loops_for_ever_is_stopped() {
     let Some(engine) = engine("moody.c").await else { return };
     for request in [&b"sleep"[..], b"busy"] {
-        assert_eq!(engine.call(request, SHORT).await, Err(PluginFault::TimedOut(SHORT)));
-        assert_eq!(engine.call(b"zzz", LONG).await.unwrap(), b"zzz");
+        assert_eq!(engine.call(CallKind::Skill, request, SHORT).await, Err(PluginFault::TimedOut(SHORT)));
+        assert_eq!(engine.call(CallKind::Skill, b"zzz", LONG).await.unwrap(), b"zzz");
     }
 }
 
@@ -59,8 +63,8 @@ async fn who_allocates_without_end_meets_the_limit() {
 #[tokio::test]
 async fn ten_megabytes_on_standard_output_go_nowhere() {
     let Some(engine) = engine("moody.c").await else { return };
-    assert_eq!(engine.call(b"write", LONG).await.unwrap(), b"written");
-    assert_eq!(engine.call(b"zzz", LONG).await.unwrap(), b"zzz");
+    assert_eq!(engine.call(CallKind::Skill, b"write", LONG).await.unwrap(), b"written");
+    assert_eq!(engine.call(CallKind::Skill, b"zzz", LONG).await.unwrap(), b"zzz");
 }
 
 #[tokio::test]
@@ -73,7 +77,7 @@ async fn codes_come_with_their_text_as_one_tame_line() {
 #[tokio::test]
 async fn an_instance_that_panicked_is_replaced_and_not_asked_again() {
     let Some(engine) = engine("moody.c").await else { return };
-    let opened = async || String::from_utf8(engine.call(b"x", LONG).await.unwrap()).unwrap();
+    let opened = async || String::from_utf8(engine.call(CallKind::Skill, b"x", LONG).await.unwrap()).unwrap();
     assert!(opened().await.ends_with("opened 1"));
     assert_eq!(fault(&engine, b"panic").await, PluginFault::Failed("caught".into()));
     assert!(opened().await.ends_with("opened 2"));
@@ -82,9 +86,9 @@ async fn an_instance_that_panicked_is_replaced_and_not_asked_again() {
 #[tokio::test]
 async fn an_exception_that_leaves_ends_the_process_and_one_that_is_caught_does_not() {
     let Some(engine) = engine("throws.cc").await else { return };
-    assert_eq!(engine.call(b"caught", LONG).await, Err(PluginFault::Failed("kept".into())));
-    assert_eq!(engine.call(b"x", LONG).await, Err(PluginFault::Ended("it aborted".into())));
-    assert_eq!(engine.call(b"z", LONG).await.unwrap(), b"fine");
+    assert_eq!(engine.call(CallKind::Skill, b"caught", LONG).await, Err(PluginFault::Failed("kept".into())));
+    assert_eq!(engine.call(CallKind::Skill, b"x", LONG).await, Err(PluginFault::Ended("it aborted".into())));
+    assert_eq!(engine.call(CallKind::Skill, b"z", LONG).await.unwrap(), b"fine");
 }
 
 #[tokio::test]

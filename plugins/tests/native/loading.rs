@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use muretai_plugins::{
-    engine::{Engine, HostCommand, Limits, PluginFault},
+    engine::{CallKind, Engine, HostCommand, Limits, PluginFault},
     native::{NativeEngine, describe},
 };
 
@@ -21,10 +21,10 @@ async fn a_good_plugin_is_described_and_answers() {
     let engine = start(&library).await.unwrap();
     for i in 0..100 {
         let request = format!("{{\"op\":\"skill\",\"i\":{i}}}");
-        assert_eq!(engine.call(request.as_bytes(), LONG).await.unwrap(), request.as_bytes());
+        assert_eq!(engine.call(CallKind::Skill, request.as_bytes(), LONG).await.unwrap(), request.as_bytes());
     }
     engine.close().await;
-    assert!(matches!(engine.call(b"{}", LONG).await, Err(PluginFault::Unavailable(_))));
+    assert!(matches!(engine.call(CallKind::Skill, b"{}", LONG).await, Err(PluginFault::Unavailable(_))));
 }
 
 #[tokio::test]

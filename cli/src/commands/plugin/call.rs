@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use muretai_plugins::{
     contract::{PolicyAnswer, SkillAnswer},
-    engine::{Limits, MAX_DOCUMENT_BYTES, PluginFault},
+    engine::{CallKind, Limits, MAX_DOCUMENT_BYTES, PluginFault},
     manifest::Kind,
     native::Stderr,
     set,
@@ -48,8 +48,11 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     super::warn_of(context, kind);
     let failed = |fault: PluginFault| Failure::of(attempt.as_str(), &fault);
     let engine = set::engine(kind, &file, &Value::Object(config), limits, &host, Stderr::Ours).await.map_err(failed)?;
-    let timeout = if is_policy { limits.policy_timeout } else { limits.skill_timeout };
-    let answer = engine.call(request.to_json().as_bytes(), timeout).await;
+    let (kind, timeout) = match is_policy {
+        true => (CallKind::Policy, limits.policy_timeout),
+        false => (CallKind::Skill, limits.skill_timeout),
+    };
+    let answer = engine.call(kind, request.to_json().as_bytes(), timeout).await;
     engine.close().await;
     let answer = answer.map_err(failed)?;
     match serde_json::from_slice::<&RawValue>(&answer) {
