@@ -77,6 +77,13 @@ impl Kind {
             Kind::Wasm => "wasm",
         }
     }
+    /// The limits that hold unless the owner sets others. What runs in WebAssembly is in the agent's own memory.
+    pub fn default_limits(self) -> Limits {
+        match self {
+            Kind::Native => Limits::default(),
+            Kind::Wasm => Limits { memory_mib: 32, ..Limits::default() },
+        }
+    }
     /// What a file's first bytes say. What is no WebAssembly is tried as a library.
     pub fn of(bytes: &[u8]) -> Kind {
         if crate::wasm::is_module(bytes) { Kind::Wasm } else { Kind::Native }
@@ -140,6 +147,14 @@ pub enum ManifestError {
         /// Its permissions.
         mode: u32,
     },
+    /// Somebody else's, who can change it, and with it what runs with the owner's rights.
+    #[error("{} belongs to another user (number {owner})", .path.display())]
+    OfAnother {
+        /// The file or its folder.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// The plugin's file is not the one that was added.
     #[error("{} is not the file that was added as {name}: its SHA-256 is {found}, the pinned one is {pinned}", .path.display())]
     Changed {
@@ -191,7 +206,11 @@ impl ManifestError {
             ManifestError::Malformed { .. } => {
                 Some("correct the line; `muretai plugin add` writes entries as they have to be".to_owned())
             }
-            ManifestError::OpenToOthers { path, .. } => Some(format!("`chmod 600 {}` closes it", path.display())),
+            ManifestError::OpenToOthers { path, .. } => Some(format!("`chmod go-w {}` closes it", path.display())),
+            ManifestError::OfAnother { path, .. } => Some(format!(
+                "look at what it says, then make it yours: `chown \"$(id -u)\" {}` as root",
+                path.display()
+            )),
             ManifestError::Changed { name, path, .. } => Some(format!(
                 "if you changed it: `muretai plugin add --replace --name {name} {}`; if not, find out who did",
                 path.display()
@@ -333,18 +352,38 @@ fn load(path: &Path) -> Result<Option<String>, ManifestError> {
     })
 }
 
+/// The file and the folder that it is in, also where a link leads: who can change one of them can name what runs here.
 fn check_mode(path: &Path) -> Result<(), ManifestError> {
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt;
-        let facts = fs::metadata(path).map_err(|source| ManifestError::Io { path: path.to_owned(), source })?;
-        let mode = facts.permissions().mode() & 0o7777;
-        if mode & 0o022 != 0 {
-            return Err(ManifestError::OpenToOthers { path: path.to_owned(), mode });
+        let real = fs::canonicalize(path).map_err(|source| ManifestError::Io { path: path.to_owned(), source })?;
+        for folder in [path.parent(), real.parent()].into_iter().flatten() {
+            check_owner(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?;
         }
+        check_owner(&real)?;
     }
     #[cfg(not(unix))]
     let _ = path;
+    Ok(())
+}
+
+/// Owned by this user or by root, and nobody else can write it.
+#[cfg(unix)]
+fn check_owner(path: &Path) -> Result<(), ManifestError> {
+    use std::os::unix::fs::MetadataExt;
+    let facts = fs::metadata(path).map_err(|source| ManifestError::Io { path: path.to_owned(), source })?;
+    judge(path, facts.is_dir(), facts.uid(), facts.mode() & 0o7777, rustix::process::geteuid().as_raw())
+}
+
+/// In a folder with the sticky bit nobody replaces what is another's.
+#[cfg(unix)]
+fn judge(path: &Path, is_folder: bool, owner: u32, mode: u32, user: u32) -> Result<(), ManifestError> {
+    if owner != user && owner != 0 {
+        return Err(ManifestError::OfAnother { path: path.to_owned(), owner });
+    }
+    if mode & 0o022 != 0 && !(is_folder && mode & 0o1000 != 0) {
+        return Err(ManifestError::OpenToOthers { path: path.to_owned(), mode });
+    }
     Ok(())
 }
 

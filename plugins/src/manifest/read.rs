@@ -112,21 +112,22 @@ impl Reader<'_> {
     fn entry(&self, table: &Table) -> Result<Entry, Refusal> {
         self.known(table, &KEYS, "a plugin")?;
         let path = self.text_of(table, "path")?;
+        let kind = match self.text_of(table, "kind")?.as_str() {
+            "native" => Kind::Native,
+            "wasm" => Kind::Wasm,
+            _ => return Err(self.at(&table["kind"], "kind is native or wasm")),
+        };
         let entry = Entry {
             name: self.checked(table, "name", is_name, "1 to 32 of a-z 0-9 -")?,
             path: PathBuf::from(&path),
             sha256: self.checked(table, "sha256", is_sha256, "64 lower-case hex digits")?,
-            kind: match self.text_of(table, "kind")?.as_str() {
-                "native" => Kind::Native,
-                "wasm" => Kind::Wasm,
-                _ => return Err(self.at(&table["kind"], "kind is native or wasm")),
-            },
+            kind,
             version: self.checked(table, "version", is_label, "one line")?,
             offers: self.offers(table)?,
             agents: table.get("agents").map(|item| self.texts(item, "agents", MAX_AGENTS)).transpose()?,
             default_skill: None,
             config: self.config(table)?,
-            limits: self.limits(table)?,
+            limits: self.limits(table, kind)?,
         };
         if !entry.path.is_absolute() {
             return Err(self.at(&table["path"], "path must be absolute"));
@@ -184,8 +185,8 @@ impl Reader<'_> {
         }
     }
 
-    fn limits(&self, table: &Table) -> Result<Limits, Refusal> {
-        let mut limits = Limits::default();
+    fn limits(&self, table: &Table, kind: Kind) -> Result<Limits, Refusal> {
+        let mut limits = kind.default_limits();
         let Some(item) = table.get("limits") else { return Ok(limits) };
         let table = item.as_table_like().ok_or_else(|| self.at(item, "limits must be a table"))?;
         self.known(table, &LIMIT_KEYS, "limits")?;

@@ -181,7 +181,43 @@ fn the_file_is_the_owners_alone() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
     let error = Manifest::read(home.path()).unwrap_err();
-    assert!(error.to_string().contains("0664") && error.hint().unwrap().contains("chmod 600"), "{error}");
+    assert!(error.to_string().contains("0664") && error.hint().unwrap().contains("chmod go-w"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_others_can_write_is_refused_unless_it_is_sticky() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    Manifest::add(home.path(), &entry("first")).unwrap();
+    let with = |mode| {
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(mode)).unwrap();
+        Manifest::read(home.path())
+    };
+    for mode in [0o777, 0o770, 0o702] {
+        assert!(matches!(with(mode), Err(ManifestError::OpenToOthers { .. })), "{mode:o}");
+    }
+    assert!(with(0o1777).is_ok() && with(0o755).is_ok());
+    // A link from a good folder into a bad one.
+    let other = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(home.path().join(FILE_NAME), other.path().join(FILE_NAME)).unwrap();
+    assert!(Manifest::read(other.path()).is_ok());
+    with(0o777).unwrap_err();
+    assert!(matches!(Manifest::read(other.path()), Err(ManifestError::OpenToOthers { .. })));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_belongs_to_another_user_is_refused() {
+    let path = Path::new("/home/north/plugins.toml");
+    for (owner, user, is_good) in [(7, 7, true), (0, 7, true), (8, 7, false), (8, 0, false), (0, 0, true)] {
+        let judged = judge(path, false, owner, 0o600, user);
+        assert_eq!(judged.is_ok(), is_good, "{owner} {user}");
+        if let Err(error) = judged {
+            assert!(error.to_string().contains("another user (number 8)") && error.hint().unwrap().contains("chown"));
+        }
+    }
+    assert!(judge(path, false, 7, 0o1622, 7).is_err(), "the sticky bit means nothing on a file");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::sandbox::{Budget, Flag, Program};
+use super::sandbox::{Budget, Flag, MemoryPool, Program};
 use crate::{
     contract,
     engine::{CallKind, Engine, Limits, PluginFault},
@@ -28,20 +28,32 @@ const FUEL_PER_MS: u64 = 4_000_000;
 pub struct WasmEngine {
     program: Arc<Program>,
     config: Arc<[u8]>,
-    memory_mib: u32,
-    policies: Arc<Semaphore>,
-    skills: Arc<Semaphore>,
+    policies: Side,
+    skills: Side,
+}
+
+/// What calls of one kind have among them, and the other kind cannot take from them.
+struct Side {
+    places: Arc<Semaphore>,
+    memory: Arc<MemoryPool>,
+}
+
+impl Side {
+    fn new(places: usize, memory_mib: u32) -> Side {
+        Side { places: Arc::new(Semaphore::new(places)), memory: Arc::new(MemoryPool::new(memory_mib)) }
+    }
 }
 
 impl WasmEngine {
     /// Compiles a module and shows it its configuration, a JSON object.
     pub async fn start(bytes: &[u8], config: &[u8], limits: Limits) -> Result<WasmEngine, PluginFault> {
+        // A quarter of the memory, and a mebibyte at least, is the policy's.
+        let policy_mib = (limits.memory_mib / 4).max(1);
         let engine = WasmEngine {
             program: compile(bytes).await?,
             config: config.into(),
-            memory_mib: limits.memory_mib,
-            policies: Arc::new(Semaphore::new(POLICY_PLACES)),
-            skills: Arc::new(Semaphore::new(limits.max_running.clamp(1, 1024))),
+            policies: Side::new(POLICY_PLACES, policy_mib),
+            skills: Side::new(limits.max_running.clamp(1, 1024), limits.memory_mib.saturating_sub(policy_mib).max(1)),
         };
         let config = Arc::clone(&engine.config);
         let work = move |program: &Program, budget: &Budget, flag: &Flag| program.open(&config, budget, flag);
@@ -61,13 +73,13 @@ impl WasmEngine {
     ) -> Result<Vec<u8>, PluginFault> {
         let deadline = tokio::time::Instant::from_std(Instant::now() + timeout);
         let late = |_| PluginFault::TimedOut(timeout);
-        let places = match kind {
+        let side = match kind {
             CallKind::Policy => &self.policies,
             CallKind::Skill => &self.skills,
         };
-        let place = tokio::time::timeout_at(deadline, Arc::clone(places).acquire_owned()).await.map_err(late)?;
+        let place = tokio::time::timeout_at(deadline, Arc::clone(&side.places).acquire_owned()).await.map_err(late)?;
         let place = place.map_err(|_| PluginFault::Ended("it was closed".to_owned()))?;
-        let budget = Budget { memory_mib: self.memory_mib, fuel: fuel(timeout) };
+        let budget = Budget { memory: Arc::clone(&side.memory), fuel: fuel(timeout) };
         let running = Running::begin(&self.program, place, budget, work);
         tokio::time::timeout_at(deadline, running.end()).await.map_err(late)?
     }
@@ -81,20 +93,18 @@ impl Engine for WasmEngine {
     }
 
     async fn close(&self) {
-        self.policies.close();
-        self.skills.close();
+        self.policies.places.close();
+        self.skills.places.close();
     }
 }
 
 /// Asks a module for its declaration, as it gives it.
 pub async fn describe(bytes: &[u8]) -> Result<Vec<u8>, PluginFault> {
-    let limits = Limits { memory_mib: DESCRIBE_MEMORY_MIB, ..Limits::default() };
     let engine = WasmEngine {
         program: compile(bytes).await?,
         config: Arc::new([]),
-        memory_mib: limits.memory_mib,
-        policies: Arc::new(Semaphore::new(1)),
-        skills: Arc::new(Semaphore::new(1)),
+        policies: Side::new(1, 0),
+        skills: Side::new(1, DESCRIBE_MEMORY_MIB),
     };
     engine.run(CallKind::Skill, START_TIMEOUT, |program, budget, flag| program.describe(budget, flag)).await
 }
@@ -240,7 +250,7 @@ mod tests {
         let by_work = PluginFault::Ended("it did more work than its time allows".to_owned());
         assert!(fault == by_work || matches!(fault, PluginFault::TimedOut(_)), "{fault:?}");
         let program = Program::compile(&module(&[("call", "(loop $l br $l) unreachable")], "")).unwrap();
-        let budget = Budget { memory_mib: 4, fuel: 10_000 };
+        let budget = Budget { memory: Arc::new(MemoryPool::new(4)), fuel: 10_000 };
         assert_eq!(program.call(b"{}", b"x", &budget, &Flag::default()), Err(by_work));
     }
 
@@ -249,7 +259,7 @@ mod tests {
         let program = Arc::new(Program::compile(&module(&[("call", "(loop $l br $l) unreachable")], "")).unwrap());
         let place = Arc::new(Semaphore::new(1));
         let held = Arc::clone(&place).acquire_owned().await.unwrap();
-        let budget = Budget { memory_mib: 4, fuel: u64::MAX };
+        let budget = Budget { memory: Arc::new(MemoryPool::new(4)), fuel: u64::MAX };
         let work = |program: &Program, budget: &Budget, flag: &Flag| program.call(b"{}", b"x", budget, flag);
         let running = Running::begin(&program, held, budget, work);
         drop(running);
@@ -259,13 +269,50 @@ mod tests {
 
     #[tokio::test]
     async fn memory_without_end_is_a_fault_and_not_the_hosts() {
-        let ended = |fault| matches!(fault, PluginFault::Ended(why) if why == "it asked for more than 4 MiB of memory");
+        let ended =
+            |fault| matches!(fault, PluginFault::Ended(why) if why == "its calls asked for more than 3 MiB of memory");
         assert!(ended(fault_of_call("(loop $l (drop (memory.grow (i32.const 1))) br $l)", "", LONG).await));
         let greedy = wat::parse_str(r#"(module (memory (export "memory") 65536))"#).unwrap();
         assert!(ended(start(&greedy).await.err().unwrap()));
         let table = "(drop (table.grow $t (ref.null func) (i32.const 2000000)))";
         let fault = fault_of_call(table, "(table $t 1 funcref)", LONG).await;
         assert!(matches!(&fault, PluginFault::Ended(why) if why.contains("table entries")), "{fault:?}");
+    }
+
+    #[tokio::test]
+    async fn calls_share_the_memory_and_give_it_back() {
+        let program = Program::compile(&module(&[("call", "(drop (memory.grow (i32.const 30))) i64.const 1")], ""));
+        let program = program.unwrap();
+        // Of two instances of 32 pages only one has room in three MiB at a time; one after the other both do.
+        let budget = Budget { memory: Arc::new(MemoryPool::new(3)), fuel: 1_000_000 };
+        for _ in 0..10 {
+            assert_eq!(program.call(b"{}", b"x", &budget, &Flag::default()).unwrap(), [0]);
+        }
+        let small = Budget { memory: Arc::new(MemoryPool::new(1)), ..budget };
+        assert!(program.call(b"{}", b"x", &small, &Flag::default()).is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn skills_that_run_for_ever_keep_no_policy_waiting() {
+        // A call that begins with `!` takes a MiB and stays.
+        let body = "(if (i32.eq (i32.load8_u (local.get 0)) (i32.const 33)) (then \
+                    (drop (memory.grow (i32.const 8))) (loop $l br $l))) i64.const 1";
+        let engine = Arc::new(start(&module(&[("call", body)], "")).await.unwrap());
+        let spinning: Vec<_> = (0..4)
+            .map(|_| {
+                let engine = Arc::clone(&engine);
+                tokio::spawn(async move { engine.call(CallKind::Skill, b"!", LONG).await })
+            })
+            .collect();
+        while engine.skills.places.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..20 {
+            assert_eq!(engine.call(CallKind::Policy, b"x", LONG).await.unwrap(), [0]);
+        }
+        for call in spinning {
+            call.abort();
+        }
     }
 
     #[tokio::test]
@@ -327,7 +374,7 @@ mod tests {
     async fn a_start_function_that_loops_is_stopped() {
         let bytes = module(&[], "(start $spin) (func $spin (loop $l br $l))");
         let program = Program::compile(&bytes).unwrap();
-        let fault = program.describe(&Budget { memory_mib: 4, fuel: 10_000 }, &Flag::default());
+        let fault = program.describe(&Budget { memory: Arc::new(MemoryPool::new(4)), fuel: 10_000 }, &Flag::default());
         assert_eq!(fault, Err(PluginFault::Ended("it did more work than its time allows".to_owned())));
     }
 

@@ -1,7 +1,7 @@
 //! One compiled module, and what happens in one instance of it. Everything here blocks.
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use wasmtime::{
@@ -32,10 +32,33 @@ pub(super) struct Program {
 /// What one instance may use.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
-    /// Of memory.
-    pub(super) memory_mib: u32,
+    /// Of memory, together with all other instances that have a share in it.
+    pub(super) memory: Arc<MemoryPool>,
     /// Of work, about one per instruction.
     pub(super) fuel: u64,
+}
+
+/// Memory that several instances share: what one has, the others cannot get.
+#[derive(Debug)]
+pub(super) struct MemoryPool {
+    limit_bytes: usize,
+    used_bytes: AtomicUsize,
+}
+
+impl MemoryPool {
+    pub(super) fn new(mib: u32) -> MemoryPool {
+        MemoryPool { limit_bytes: (mib as usize).saturating_mul(MIB), used_bytes: AtomicUsize::new(0) }
+    }
+
+    /// Takes so much, all or nothing.
+    fn take(&self, bytes: usize) -> bool {
+        let taken = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit_bytes);
+        self.used_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, taken).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
+    }
 }
 
 /// Raised when a call is to end at once.
@@ -44,24 +67,33 @@ pub(super) struct Flag(Arc<AtomicBool>);
 
 /// What lives as long as one instance.
 struct State {
+    pool: Arc<MemoryPool>,
     memory_bytes: usize,
     table_entries: usize,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.pool.give_back(self.memory_bytes);
+    }
 }
 
 /// A limit that was met; travels through wasmtime as an error.
 #[derive(Debug, thiserror::Error)]
 enum OverLimit {
-    #[error("it asked for more than {0} MiB of memory")]
+    #[error("its calls asked for more than {0} MiB of memory")]
     Memory(usize),
     #[error("it asked for more than {MAX_TABLE_ENTRIES} table entries")]
     Table,
 }
 
 impl ResourceLimiter for State {
-    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        if desired > self.memory_bytes {
-            return Err(Error::new(OverLimit::Memory(self.memory_bytes / MIB)));
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        if !self.pool.take(more) {
+            return Err(Error::new(OverLimit::Memory(self.pool.limit_bytes / MIB)));
         }
+        self.memory_bytes += more;
         Ok(true)
     }
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
@@ -148,8 +180,8 @@ struct Run {
 
 impl Run {
     fn begin(program: &Program, budget: &Budget, flag: &Flag) -> Result<Run, PluginFault> {
-        let memory_bytes = (budget.memory_mib as usize).saturating_mul(MIB);
-        let mut store = Store::new(&program.engine, State { memory_bytes, table_entries: 0 });
+        let state = State { pool: Arc::clone(&budget.memory), memory_bytes: 0, table_entries: 0 };
+        let mut store = Store::new(&program.engine, state);
         store.limiter(|state| state);
         store.set_fuel(budget.fuel).map_err(|error| ended(&error))?;
         store.set_epoch_deadline(1);

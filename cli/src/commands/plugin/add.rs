@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use muretai_plugins::{
     contract,
-    engine::{HostCommand, Limits},
+    engine::HostCommand,
     manifest::{self, Entry, Kind, Manifest, PluginFile},
     native::Stderr,
     set,
@@ -95,7 +95,7 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
         },
         default_skill: default_skill(args, old.as_ref(), &declaration, &attempt)?,
         config: config.or_else(|| old.as_ref().map(|old| old.config.clone())).unwrap_or_default(),
-        limits: old.as_ref().map_or_else(Limits::default, |old| old.limits),
+        limits: old.as_ref().map_or_else(|| kind.default_limits(), |old| old.limits),
     };
     starts(&entry, &file, &host, &attempt).await?;
     clashes(context, &entry, &attempt)?;

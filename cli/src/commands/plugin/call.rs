@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use muretai_plugins::{
     contract::{PolicyAnswer, SkillAnswer},
-    engine::{CallKind, Limits, MAX_DOCUMENT_BYTES, PluginFault},
+    engine::{CallKind, MAX_DOCUMENT_BYTES, PluginFault},
     manifest::Kind,
     native::Stderr,
     set,
@@ -43,7 +43,10 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Failure> {
     let config = args.config.as_deref().map(add::config).transpose()?;
     let (kind, file, config, limits) = match meant(context, &args.plugin)? {
         Meant::Added(entry, file) => (entry.kind, file, config.unwrap_or(entry.config), entry.limits),
-        Meant::File(file) => (Kind::of(&file.bytes), file, config.unwrap_or_default(), Limits::default()),
+        Meant::File(file) => {
+            let kind = Kind::of(&file.bytes);
+            (kind, file, config.unwrap_or_default(), kind.default_limits())
+        }
     };
     super::warn_of(context, kind);
     let failed = |fault: PluginFault| Failure::of(attempt.as_str(), &fault);
