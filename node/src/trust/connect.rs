@@ -113,24 +113,35 @@ impl Agent {
             return self.ask_for_introduction(request, introducer).await;
         }
         let until = Until::after(request.timeout);
+        let was_known = |contact: &Contact| Connected::Connected { contact: contact.clone(), was_known: true };
+        // Whoever is served asks all the same: it is how the peer learns a new address.
+        let is_served = self.served_url().is_some();
         let known = self.known(&request.target).await?;
-        if let Some(contact) = known.as_ref().and_then(is_direct) {
-            return Ok(Connected::Connected { contact: contact.clone(), was_known: true });
+        if let Some(contact) = known.as_ref().and_then(is_direct).filter(|_| !is_served) {
+            return Ok(was_known(contact));
         }
-        let whom = self.whom(&request.target, request.allow_private, until).await?;
-        if let Some(contact) = self.refuse_blocked(&whom.peer.did).await?.as_ref().and_then(is_direct) {
-            return Ok(Connected::Connected { contact: contact.clone(), was_known: true });
+        let whom = match (self.whom(&request.target, request.allow_private, until).await, &known) {
+            (Err(_), Some(contact)) if is_direct(contact).is_some() => return Ok(was_known(contact)),
+            (whom, _) => whom?,
+        };
+        let known = self.refuse_blocked(&whom.peer.did).await?;
+        let known = known.as_ref().and_then(is_direct);
+        if let Some(contact) = known.filter(|_| !is_served) {
+            return Ok(was_known(contact));
         }
         let (row, is_new) = self.open_connect(&whom, request.note.as_deref()).await?;
         match self.request_connection(&row, &whom, request).await {
-            Ok(Said::Connected(contact)) => Ok(Connected::Connected { contact, was_known: false }),
+            Ok(Said::Connected(contact)) => Ok(Connected::Connected { contact, was_known: known.is_some() }),
             Ok(Said::Pending) => match request.wait {
                 Some(time) => self.wait_for_owner(&row, &whom, request, Instant::now() + time).await,
                 None => Ok(self.pending(&row)),
             },
             Err(error) => {
                 self.after_failure(&row, &error, is_new).await?;
-                Err(error)
+                match known {
+                    Some(contact) if error.code().is_none() => Ok(was_known(contact)),
+                    _ => Err(error),
+                }
             }
         }
     }

@@ -80,7 +80,7 @@ fn while_a_proposal_waits_its_subject_is_held_without_showing_it() {
     let vc = scene.vc(|_| {});
     assert_eq!(propose(&scene.serve, &scene.west, &vc)["result"]["status"], "pending");
     let message = scene.north.message(scene.did(), "from the start");
-    assert_held(&scene.serve.call(&send(message.clone())), &scene, &message);
+    assert_held(&scene.serve.call(&send(&message)), &scene, &message);
     assert_eq!(code(&scene.serve.say(&scene.north, "and more")), -32014);
     assert_eq!(code(&scene.serve.say(&Key::of(3), "hello")), -32010, "another stranger");
     let rows = waiting(&scene.home, "south");

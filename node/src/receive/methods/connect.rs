@@ -33,7 +33,13 @@ const RESPOND: &str = "connect/respond";
 pub(crate) async fn request(desk: &Desk<'_>, passed: Passed, params: ConnectParams) -> Result<Value, Refusal> {
     let note = note(&passed, REQUEST, params.note.as_deref())?;
     let from = passed.verified.from();
-    if passed.is_from_contact() || from == desk.agent.did() {
+    if from == desk.agent.did() {
+        return Err(connected());
+    }
+    if passed.is_from_contact() {
+        // A contact that was not served when it connected says where it is now; a stronger word stands (7.4).
+        let (store, peer) = (desk.agent.store(), CoordinateSource::Peer);
+        store.update_coordinates(from, &params.peer.coordinates, peer).await.map_err(internal)?;
         return Err(connected());
     }
     let sender = desk.sender(&passed, REQUEST, params.vc.as_ref());
