@@ -312,7 +312,7 @@ impl Store {
 
     /// Records the target's answer to an introduction of ours, from `introduce/respond`, with the errand that gives the
     /// subject its introduction. The same answer again is recorded already and writes no second errand; the target may
-    /// change its mind. The id counts as handled in the same transaction, also of an answer to nothing when it came
+    /// change its mind to yes, and once more to no, which ends it. The id counts as handled in the same transaction, also of an answer to nothing when it came
     /// from a contact.
     pub async fn settle_issued(
         &self,
@@ -363,6 +363,8 @@ async fn settle(
     }
     let status = match decision {
         Decision::Accept => Accepted,
+        // For good: a target that changes its mind to and fro must not make us write to the subject each time.
+        Decision::Reject if row.status == Accepted => Ended,
         Decision::Reject => Rejected,
     };
     if row.status != status {

@@ -119,8 +119,16 @@ async fn a_targets_answer_is_recorded_once_and_may_change() {
     assert!(matches!(answer(WEST, "a", Decision::Accept, "m5", after(2)).await, Settled::Recorded(_)));
     assert_eq!(kinds(&store).await, ["hand-over"]);
     assert!(matches!(answer(WEST, "a", Decision::Reject, "m6", after(3)).await, Settled::Recorded(_)));
-    assert_eq!((status(&store, Role::Issued, "a").await, kinds(&store).await.len()), (Rejected, 0));
-    assert!(matches!(answer(WEST, "a", Decision::Accept, "m7", after(3)).await, Settled::Recorded(_)));
+    assert_eq!((status(&store, Role::Issued, "a").await, kinds(&store).await.len()), (Ended, 0));
+    // A yes after that would owe the subject its introduction again, and again.
+    assert_eq!(answer(WEST, "a", Decision::Accept, "m7", after(3)).await, Settled::NoSuch);
+    assert!(kinds(&store).await.is_empty());
+    store.add_issued(&introduction(Role::Issued, "b", ME, NORTH, WEST), None).await.unwrap();
+    for (decision, message, owed) in [(Decision::Reject, "b1", 0), (Decision::Accept, "b2", 1)] {
+        assert!(matches!(answer(WEST, "b", decision, message, after(3)).await, Settled::Recorded(_)));
+        assert_eq!(kinds(&store).await.len(), owed);
+    }
+    assert!(matches!(answer(WEST, "b", Decision::Reject, "b3", after(3)).await, Settled::Recorded(_)));
     store.revoke_issued("a", after(4), Some(errand("revoked", WEST, "list"))).await.unwrap().unwrap();
     assert_eq!(kinds(&store).await, ["revoked"]);
     assert_eq!(answer(WEST, "a", Decision::Accept, "m8", after(5)).await, Settled::NoSuch);
