@@ -36,6 +36,7 @@ pub(crate) async fn propose(desk: &Desk<'_>, passed: Passed, params: ProposePara
         return Err(plain(Code::IssuerNotTrusted, say::ISSUER_NOT_TRUSTED));
     }
     let introduction = verify(desk, &passed, &params)?;
+    refuse_ended(desk, &introduction).await?;
     let mut facts = facts_of(&introduction);
     facts.is_issuer_direct = true;
     let must_wait = desk.ask_gate(&passed, PROPOSE, Some(&facts)).await?;
@@ -60,6 +61,18 @@ pub(crate) async fn propose(desk: &Desk<'_>, passed: Passed, params: ProposePara
     }
     passed.done();
     Ok(result(status, &introduction.id))
+}
+
+/// What was taken back, or ended with its issuer's trust, was accepted once and comes never back to life.
+async fn refuse_ended(desk: &Desk<'_>, introduction: &Introduction) -> Result<(), Refusal> {
+    let store = desk.agent.store();
+    let known = store.introduction(Role::Received, &introduction.issuer, &introduction.id).await.map_err(internal)?;
+    match known.map(|row| row.status) {
+        Some(IntroductionStatus::Revoked | IntroductionStatus::Ended) => {
+            Err(plain(Code::IntroductionInvalid, say::INTRODUCTION_INVALID))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn verify(desk: &Desk<'_>, passed: &Passed, params: &ProposeParams) -> Result<Introduction, Refusal> {
