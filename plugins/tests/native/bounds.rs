@@ -12,10 +12,12 @@ async fn the_process_has_no_environment_and_no_descriptors_but_its_own() {
     assert_eq!(report, "fds 5 env 0 core 0 leader 1 cwd / opened 1");
 }
 
-/// Whether a process is there, and not merely waiting to be reaped.
+/// Whether any thread of a process is there, and not merely waiting to be reaped: the last one closes its descriptors.
 pub(crate) fn lives(pid: &str) -> bool {
-    fs::read_to_string(PathBuf::from("/proc").join(pid).join("stat"))
-        .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])))
+    let is_over = |stat: &str| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']));
+    let threads = fs::read_dir(PathBuf::from("/proc").join(pid).join("task"));
+    let mut threads = threads.into_iter().flatten().flatten();
+    threads.any(|thread| fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| !is_over(&stat)))
 }
 
 /// Returns when it is gone.

@@ -60,7 +60,11 @@ async fn a_request_waits_for_the_owner_with_its_note() {
     assert_eq!(code(&world.send(&key(NORTH), "3", "hello").await), -32010, "it grants nothing");
     world.decide(Decision::Accept).await;
     assert_eq!(code(&world.send(&key(NORTH), "3", "hello").await), 0);
-    assert_eq!(code(&connect(&world, NORTH, "4").await), -32022);
+    // A contact that is served elsewhere by now tells it in the same way.
+    let moved = world.ask(REQUEST, &key(NORTH), "4", &[("url", "http://moved.example".into())]).await;
+    assert_eq!(code(&moved), -32022);
+    let contact = world.agent.store().contact(key(NORTH).did()).await.unwrap().unwrap();
+    assert_eq!(contact.coordinates.url.as_deref(), Some("http://moved.example"));
 }
 
 #[tokio::test]

@@ -51,6 +51,20 @@ async fn a_contact_proposes_and_the_owner_decides() {
 }
 
 #[tokio::test]
+async fn what_ended_with_its_issuer_is_not_proposed_again() {
+    let world = world(|_| {}).await;
+    world.befriend(&key(WEST)).await;
+    let vc = world.vc(&key(WEST), &key(NORTH), 7);
+    propose(&world, WEST, "1", vc.clone()).await;
+    world.decide(Decision::Accept).await;
+    world.agent.store().remove_contact(key(WEST).did()).await.unwrap();
+    world.befriend(&key(WEST)).await;
+    assert_eq!(code(&propose(&world, WEST, "2", vc).await), -32011);
+    assert_eq!(code(&world.send(&key(NORTH), "1", "hello").await), -32010);
+    assert_eq!(status(&propose(&world, WEST, "3", world.vc(&key(WEST), &key(NORTH), 8)).await), "pending");
+}
+
+#[tokio::test]
 async fn a_first_message_of_somebody_who_was_proposed_waits_without_showing_anything() {
     let world = world(|_| {}).await;
     world.befriend(&key(WEST)).await;
