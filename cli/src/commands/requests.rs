@@ -333,6 +333,10 @@ fn lines(context: &Context, shown: &Shown<'_>) -> String {
     if row.via.is_none() && row.is_vouched {
         fact("vouched by", "an introduction that it presents".to_owned());
     }
+    // By the introducer's word: whoever decides should see where their messages would go.
+    if let (Some(_), Some(url)) = (&row.via, &row.coordinates.url) {
+        fact("address", people::shown(url));
+    }
     if let Some(about) = &row.about {
         fact("to", names.shown(about));
     }
