@@ -47,6 +47,8 @@ fn store_message(home: &Path, message_id: &str, text: &str) {
             extra: None,
             is_auto: false,
             reply: None,
+            reply_by: None,
+            settles: None,
         };
         store.commit_received(received).await.unwrap();
         store.close().await;

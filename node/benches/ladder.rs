@@ -174,7 +174,7 @@ async fn answer_all(receiver: Receiver, queue: Arc<Mutex<Vec<Bytes>>>) -> usize 
     let mut answered = 0;
     loop {
         let Some(body) = queue.lock().unwrap().pop() else { return answered };
-        let outcome = receiver.call(Incoming { body, a2a_version: None, remote: None }).await;
+        let outcome = receiver.call(Incoming { body, a2a_version: None, remote: None, way: Default::default() }).await;
         assert!(outcome.body.windows(9).any(|bytes| bytes == b"\"result\":"));
         answered += 1;
     }

@@ -1,5 +1,5 @@
 //! The agent: a key, a store, transports.
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use muretai_protocol::{
     Did, UnixSeconds,
@@ -22,7 +22,9 @@ pub(crate) struct Inner {
     pub(crate) key: SigningKey,
     pub(crate) sealing: SealingKey,
     pub(crate) store: Store,
-    pub(crate) http: HttpTransport,
+    pub(crate) http: Arc<HttpTransport>,
+    /// Relays that the owner configured.
+    pub(crate) relays: OnceLock<Vec<String>>,
     pub(crate) revocations: RevocationCache,
 }
 
@@ -35,7 +37,8 @@ impl Agent {
         let key = SigningKey::from_seed(seed);
         let store = Store::open_of(&dir.database(), key.did()).await?;
         let (sealing, revocations) = (SealingKey::from_seed(seed), RevocationCache::default());
-        Ok(Agent { inner: Arc::new(Inner { dir, key, sealing, store, http, revocations }) })
+        let (http, relays) = (Arc::new(http), OnceLock::new());
+        Ok(Agent { inner: Arc::new(Inner { dir, key, sealing, store, http, relays, revocations }) })
     }
     /// The address.
     pub fn did(&self) -> &Did {

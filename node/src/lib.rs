@@ -10,6 +10,7 @@ pub mod fault;
 pub mod home;
 pub mod invites;
 pub mod keyfile;
+pub mod mail;
 pub mod receive;
 pub mod send;
 pub mod serve;

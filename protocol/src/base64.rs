@@ -40,6 +40,11 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     (text.len() - unpadded.len() == padding(unpadded.len())).then(|| decode_unpadded(unpadded, &STANDARD_VALUES))?
 }
 
+/// Whether [`decode`] would take the text.
+pub fn is_strict(text: &str) -> bool {
+    decode(text).is_some()
+}
+
 /// base64url without padding.
 pub fn encode_url(bytes: &[u8]) -> String {
     encode_unpadded(bytes, URL)

@@ -20,6 +20,7 @@ pub mod limits;
 pub mod linkage;
 pub mod message;
 pub mod phrase;
+pub mod relay;
 pub mod revocations;
 pub mod rpc;
 pub mod sealed;

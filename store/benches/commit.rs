@@ -103,6 +103,8 @@ fn message(from: &Did, n: u64) -> Received {
             sig,
             is_auto: true,
         }),
+        reply_by: None,
+        settles: None,
     }
 }
 

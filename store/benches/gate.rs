@@ -198,6 +198,8 @@ fn message(from: &Did, n: u64) -> Received {
             sig,
             is_auto: true,
         }),
+        reply_by: None,
+        settles: None,
     }
 }
 

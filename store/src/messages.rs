@@ -44,6 +44,34 @@ pub struct Received {
     pub is_auto: bool,
     /// The signed answer, stored in the same transaction.
     pub reply: Option<Reply>,
+    /// Nobody waits for the reply: it goes to the outbox, in the same transaction.
+    pub reply_by: Option<ReplyBy>,
+    /// What the message says about one that this agent sent to the same peer. Without effect when there is none such.
+    pub settles: Option<Settles>,
+}
+/// How a reply reaches a peer that does not wait for it.
+#[derive(Debug, Clone, Default)]
+pub struct ReplyBy {
+    /// Unsigned metadata of the reply, as a JSON object.
+    pub extra: Option<String>,
+    /// Relay and key to fall back on where the contact has none: those of the letter that it answers.
+    pub relay: Option<String>,
+    /// The key that opened that letter.
+    pub enc_pub: Option<String>,
+    /// When to give up.
+    pub expires: Option<UnixSeconds>,
+}
+/// What an incoming message says about an outgoing one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settles {
+    /// The id of the outgoing message.
+    pub asked: String,
+    /// What became of it: `Delivered` or `Refused`. What was delivered stays so.
+    pub status: OutStatus,
+    /// The code of a refusal.
+    pub code: Option<i64>,
+    /// The incoming message is its answer, not only word of it.
+    pub is_answer: bool,
 }
 /// The signed answer.
 #[derive(Debug, Clone)]
@@ -124,8 +152,12 @@ pub enum OutStatus {
     Delivered,
     /// The peer refused it.
     Refused,
-    /// Nobody was reached.
+    /// Nobody was reached, and the owner does not want it to be tried any more.
     Failed,
+    /// A relay keeps it; the peer has said nothing about it.
+    AtRelay,
+    /// Nobody said anything about it for as long as it was kept.
+    Expired,
 }
 
 /// A row of the inbox or of a conversation.
@@ -352,7 +384,14 @@ impl Direction {
 }
 
 impl OutStatus {
-    const ALL: [OutStatus; 4] = [OutStatus::Queued, OutStatus::Delivered, OutStatus::Refused, OutStatus::Failed];
+    const ALL: [OutStatus; 6] = [
+        OutStatus::Queued,
+        OutStatus::Delivered,
+        OutStatus::Refused,
+        OutStatus::Failed,
+        OutStatus::AtRelay,
+        OutStatus::Expired,
+    ];
 
     /// As it is stored.
     pub(crate) fn from_stored(number: i64) -> Result<OutStatus, StoreError> {

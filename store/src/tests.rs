@@ -46,6 +46,8 @@ fn received(n: u32) -> Received {
             sig: "c2ln".to_owned(),
             is_auto: true,
         }),
+        reply_by: None,
+        settles: None,
     }
 }
 

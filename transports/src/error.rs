@@ -145,6 +145,35 @@ pub enum TransportError {
         /// What was given.
         mount: String,
     },
+    /// A newer listener of the same identity took the mailbox over. Nothing is gained by trying again.
+    #[error("a newer listener of this identity has taken over the mailbox at {relay}")]
+    Superseded {
+        /// Base URL of the relay.
+        relay: String,
+    },
+    /// A relay refused: a deposit over a quota, a token that it does not take, a card that does not verify.
+    #[error("the relay {relay} refused with HTTP status {status}: {reason}")]
+    RelayRefused {
+        /// Base URL of the relay.
+        relay: String,
+        /// The status.
+        status: u16,
+        /// Its words, one line, made safe.
+        reason: String,
+        /// How long it asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// What a relay answered is not what section 9 has it answer.
+    #[error("the relay {relay} gave an answer that cannot be used: {what}")]
+    NotARelay {
+        /// Base URL of the relay.
+        relay: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The letter could not be sealed: the peer's key is none.
+    #[error("the sealing key of the peer is not usable")]
+    BadSealingKey,
     /// `listen` on a transport that was never bound, or a second time.
     #[error("this transport is not bound to an address")]
     NotBound,
@@ -170,7 +199,9 @@ impl TransportError {
     /// How long the peer asked to wait before the next try, when it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            TransportError::Status { retry_after, .. } => *retry_after,
+            TransportError::Status { retry_after, .. } | TransportError::RelayRefused { retry_after, .. } => {
+                *retry_after
+            }
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ mod client;
 mod failure;
 mod resolver;
 mod server;
+pub mod site;
 mod tls;
 
 use client::Client;
@@ -189,6 +190,7 @@ impl Transport for HttpTransport {
             address: target.into(),
             cost: COST,
             allow_private: peer.allow_private,
+            mailbox: None,
         })
     }
 

@@ -7,10 +7,12 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use muretai_protocol::Did;
 
 mod error;
 pub mod guard;
 pub mod http;
+pub mod relay;
 mod stop;
 
 pub use error::{Cause, TransportError};
@@ -21,11 +23,14 @@ pub use stop::Stop;
 pub enum TransportName {
     /// Direct HTTP.
     Http,
+    /// A relay that stores and forwards.
+    Relay,
 }
 impl fmt::Display for TransportName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             TransportName::Http => "http",
+            TransportName::Relay => "relay",
         })
     }
 }
@@ -37,6 +42,23 @@ pub struct PeerAddress {
     pub url: Option<String>,
     /// The owner lets us dial loopback and private addresses of this peer.
     pub allow_private: bool,
+    /// Who it is.
+    pub did: Option<Did>,
+    /// Its mailbox.
+    pub mailbox: Option<MailboxAddress>,
+}
+
+/// Where a peer's sealed letters go, and the keys that seal them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailboxAddress {
+    /// Base URL of the relay, of the shape of section 12.2.
+    pub relay: String,
+    /// The owner, not a peer, named the relay: loopback and private addresses of it may be dialled.
+    pub allow_private: bool,
+    /// The peer's X25519 key, 64 hex digits.
+    pub enc_pub: String,
+    /// The peer's ML-KEM key out of a card or key state that verified; letters are sealed v2 then.
+    pub enc_pub_pq: Option<String>,
 }
 
 /// One way to reach a peer. Lower `cost` is better.
@@ -50,6 +72,8 @@ pub struct Route {
     pub cost: u8,
     /// As in [`PeerAddress`].
     pub allow_private: bool,
+    /// Whose mailbox it leads to, when it leads to one.
+    pub mailbox: Option<Box<(Did, MailboxAddress)>>,
 }
 
 /// What became of a request.
@@ -57,6 +81,66 @@ pub struct Route {
 pub enum Delivery {
     /// The peer answered with this body.
     Answered(Bytes),
+    /// A relay keeps it for the peer; the answer, if any, is a letter of the peer's own.
+    Queued(Receipt),
+}
+
+/// What a relay said when it took a letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// Base URL of the relay.
+    pub relay: String,
+    /// The deposit's id.
+    pub deposit_id: String,
+}
+
+/// The way a request came.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Way {
+    /// Somebody waits for the answer: direct HTTP, or a relay's synchronous call.
+    #[default]
+    Call,
+    /// It lay in a mailbox. Nobody waits; an answer has to be sent.
+    Mailbox(Postmark),
+}
+
+/// What a relay said about a letter. Proves nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Postmark {
+    /// Base URL of the relay that it was fetched from.
+    pub relay: String,
+    /// The relay's number for it.
+    pub qid: String,
+    /// The deposit's id.
+    pub id: String,
+    /// Who deposited it.
+    pub from: String,
+    /// The key that opened it, 64 hex digits: whoever sealed the letter holds its private half.
+    pub enc_pub: Option<String>,
+    /// When the relay took it, Unix seconds.
+    pub ts: i64,
+}
+
+/// A letter that never became a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unopened {
+    /// What the relay says about it.
+    pub postmark: Postmark,
+    /// Why.
+    pub reason: UnopenedReason,
+    /// Bytes of its sealed box.
+    pub bytes: usize,
+}
+
+/// Why a letter is no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnopenedReason {
+    /// No key that is known opens it.
+    DoesNotOpen,
+    /// The relay's item is damaged.
+    BadItem(&'static str),
+    /// Its sealed box is larger than any letter.
+    TooLarge,
 }
 
 /// A request that came in.
@@ -68,12 +152,15 @@ pub struct Incoming {
     pub a2a_version: Option<String>,
     /// Who is at the other end, for logs only.
     pub remote: Option<SocketAddr>,
+    /// How it came.
+    pub way: Way,
 }
 
 /// The answer to a request: an HTTP status for the HTTP transport, and a JSON body.
 #[derive(Debug)]
 pub struct Outcome {
-    /// 200, or 400 for what is no JSON-RPC request.
+    /// 200, or 400 for what is no JSON-RPC request. 503: not now, and nothing of it is kept; whoever can bring the request
+    /// again should.
     pub status: u16,
     /// JSON.
     pub body: Bytes,
@@ -98,6 +185,11 @@ pub trait Service: Send + Sync {
     /// A document below the mount: `""` (the notice at the mount itself), `.well-known/agent-card.json`,
     /// `.well-known/agent.json`, `.well-known/agent-card.sig.json`, `i/<code>`. `None` is 404.
     async fn document(&self, path: &str) -> Option<Document>;
+    /// Takes note of a letter that is no request. `false`: not now; bring it again.
+    async fn unopened(&self, letter: Unopened) -> bool {
+        let _ = letter;
+        true
+    }
 }
 
 /// A way for bytes to travel.

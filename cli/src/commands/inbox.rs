@@ -281,6 +281,8 @@ fn status(status: OutStatus) -> &'static str {
         OutStatus::Delivered => "delivered",
         OutStatus::Refused => "refused",
         OutStatus::Failed => "failed",
+        OutStatus::AtRelay => "at relay",
+        OutStatus::Expired => "expired",
     }
 }
 

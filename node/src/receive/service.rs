@@ -221,7 +221,7 @@ fn take_extra(passed: &mut Passed) -> Result<Option<String>, Refusal> {
 impl Service for Receiver {
     async fn call(&self, request: Incoming) -> Outcome {
         let now = crate::agent::now();
-        let Incoming { body, a2a_version, remote } = request;
+        let Incoming { body, a2a_version, remote, way: _ } = request;
         let read = frame::read(&body, a2a_version.as_deref(), self.inner.profile);
         // The answer may take minutes, and nobody needs the bytes any more.
         drop(body);

@@ -111,7 +111,7 @@ impl World {
     }
     pub(crate) async fn raw(&self, body: impl Into<Vec<u8>>, version: Option<&str>) -> (u16, Value) {
         let body = body.into().into();
-        let request = Incoming { body, a2a_version: version.map(str::to_owned), remote: None };
+        let request = Incoming { body, a2a_version: version.map(str::to_owned), remote: None, way: Default::default() };
         let outcome = self.receiver.call(request).await;
         (outcome.status, json::parse(&outcome.body).unwrap())
     }

@@ -46,7 +46,7 @@ impl Agent {
         let stored = self.store().outgoing(message_id).await?;
         let stored = stored.ok_or_else(|| SendError::NoSuchMessage(message_id.to_owned()))?;
         match stored.status {
-            Some(OutStatus::Queued | OutStatus::Failed) => {}
+            Some(OutStatus::Queued | OutStatus::Failed | OutStatus::AtRelay | OutStatus::Expired) => {}
             Some(OutStatus::Refused) => return Err(settled(&stored, "the peer refused it")),
             Some(OutStatus::Delivered) | None => return Err(settled(&stored, "it was delivered")),
         }

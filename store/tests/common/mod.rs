@@ -54,6 +54,8 @@ pub fn received(from: &Did, id: &str) -> Received {
             sig: "c2ln".to_owned(),
             is_auto: true,
         }),
+        reply_by: None,
+        settles: None,
     }
 }
 

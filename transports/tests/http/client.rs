@@ -87,9 +87,11 @@ async fn fetches_and_delivers() {
     assert_eq!(card.content_type.as_deref(), Some("application/json; charset=utf-8"));
     assert_eq!(client.fetch(&format!("{base}/nowhere"), &options(1_000, 0)).await.unwrap().status, 404);
 
-    let route = client.route(&PeerAddress { url: Some(base), allow_private: true }).unwrap();
+    let route = client.route(&PeerAddress { url: Some(base), allow_private: true, ..PeerAddress::default() }).unwrap();
     for text in ["hello", "again"] {
-        let Delivery::Answered(body) = client.deliver(&route, Bytes::from(text)).await.unwrap();
+        let Delivery::Answered(body) = client.deliver(&route, Bytes::from(text)).await.unwrap() else {
+            panic!("queued")
+        };
         assert_eq!(&body[..], text.as_bytes());
     }
 }
@@ -97,7 +99,7 @@ async fn fetches_and_delivers() {
 #[tokio::test]
 async fn routes_need_an_address_that_may_be_dialled() {
     let route = |url: &str, allow_private| {
-        let peer = PeerAddress { url: Some(url.to_owned()), allow_private };
+        let peer = PeerAddress { url: Some(url.to_owned()), allow_private, ..PeerAddress::default() };
         client().route(&peer).map(|route| route.address)
     };
     assert_eq!(route("https://south.example", false).as_deref(), Some("https://south.example/"));
@@ -288,7 +290,7 @@ async fn any_status_comes_back_with_its_body() {
 }
 
 async fn deliver(answer: &str) -> Result<Delivery, TransportError> {
-    let peer = PeerAddress { url: Some(canned(answer).await), allow_private: true };
+    let peer = PeerAddress { url: Some(canned(answer).await), allow_private: true, ..PeerAddress::default() };
     let client = client();
     client.deliver(&client.route(&peer).unwrap(), Bytes::from_static(b"{}")).await
 }
@@ -315,7 +317,11 @@ async fn a_full_server_is_busy_and_not_broken() {
     kept.send(&post("in")).await;
     assert_eq!(kept.answer().await.unwrap().status, 200);
     for _ in 0..20 {
-        let peer = PeerAddress { url: Some(format!("http://{}", server.address)), allow_private: true };
+        let peer = PeerAddress {
+            url: Some(format!("http://{}", server.address)),
+            allow_private: true,
+            ..PeerAddress::default()
+        };
         let client = client();
         let error = client.deliver(&client.route(&peer).unwrap(), Bytes::from_static(b"{}")).await.unwrap_err();
         assert!(matches!(error, TransportError::Status { status: 503, .. }), "{error:?}");

@@ -36,7 +36,7 @@ impl Transport for MemoryTransport {
 
     fn route(&self, peer: &PeerAddress) -> Option<Route> {
         let address = peer.url.clone()?;
-        Some(Route { transport: self.name(), address, cost: 0, allow_private: peer.allow_private })
+        Some(Route { transport: self.name(), address, cost: 0, allow_private: peer.allow_private, mailbox: None })
     }
 
     async fn deliver(&self, route: &Route, request: Bytes) -> Result<Delivery, TransportError> {
@@ -63,7 +63,8 @@ impl Transport for MemoryTransport {
             };
             let service = Arc::clone(&service);
             tasks.spawn(async move {
-                let outcome = service.call(Incoming { body, a2a_version: None, remote: None }).await;
+                let outcome =
+                    service.call(Incoming { body, a2a_version: None, remote: None, way: Default::default() }).await;
                 // Whoever dropped the call does not want the answer.
                 let _ = answer.send(outcome.body);
             });

@@ -60,7 +60,9 @@ async fn pair(rig: &dyn Rig) -> Pair {
 impl Pair {
     async fn say(&self, text: &[u8]) -> Result<Bytes, muretai_transports::TransportError> {
         let route = self.dialler.route(&self.peer).expect("a route to the peer");
-        let Delivery::Answered(body) = self.dialler.deliver(&route, Bytes::copy_from_slice(text)).await?;
+        let Delivery::Answered(body) = self.dialler.deliver(&route, Bytes::copy_from_slice(text)).await? else {
+            panic!("queued")
+        };
         Ok(body)
     }
 }

@@ -24,7 +24,7 @@ impl Rig for Http {
         let client = || HttpTransport::client(ClientTimeouts::default());
         let listener = client().bind("127.0.0.1:0".parse().unwrap(), "", ServerLimits::default()).await.unwrap();
         let url = Some(format!("http://{}", listener.local_addr().unwrap()));
-        (Arc::new(listener), Arc::new(client()), PeerAddress { url, allow_private: true })
+        (Arc::new(listener), Arc::new(client()), PeerAddress { url, allow_private: true, ..PeerAddress::default() })
     }
 }
 
@@ -34,7 +34,11 @@ pub(crate) struct Memory;
 impl Rig for Memory {
     async fn pair(&self) -> (Arc<dyn Transport>, Arc<dyn Transport>, PeerAddress) {
         let transport = Arc::new(MemoryTransport::new());
-        let peer = PeerAddress { url: Some("http://south.invalid".to_owned()), allow_private: false };
+        let peer = PeerAddress {
+            url: Some("http://south.invalid".to_owned()),
+            allow_private: false,
+            ..PeerAddress::default()
+        };
         (Arc::clone(&transport) as _, transport, peer)
     }
 }

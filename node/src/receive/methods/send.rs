@@ -136,6 +136,8 @@ pub(super) fn record(
         extra,
         is_auto: is_notice(message),
         reply,
+        reply_by: None,
+        settles: None,
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     framing::FramedStream,
     routes::{self, Address},
 };
-use crate::{Document, Incoming, Outcome, Service, Stop, http::ServerLimits};
+use crate::{Document, Incoming, Outcome, Service, Stop, Way, http::ServerLimits};
 
 /// Buffers of the HTTP library; it must hold one request head.
 const MIN_BUFFER: usize = 65_536;
@@ -102,7 +102,7 @@ impl Shared {
         };
         let version = headers.get(A2A_VERSION).and_then(|value| value.to_str().ok());
         let a2a_version = version.filter(|version| version.len() <= MAX_VERSION).map(str::to_owned);
-        let request = Incoming { body, a2a_version, remote: Some(remote) };
+        let request = Incoming { body, a2a_version, remote: Some(remote), way: Way::Call };
         match contained(self.service.call(request)).await {
             Some(Outcome { status, body }) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -166,10 +166,9 @@ async fn an_asker_who_hangs_up_does_not_stop_the_work() {
     world.befriend(&key(1)).await;
     let body = request("message/send", world.message(&key(1), "1", "hello")).to_json();
     let receiver = world.receiver.clone();
-    let call =
-        tokio::spawn(
-            async move { receiver.call(Incoming { body: body.into(), a2a_version: None, remote: None }).await },
-        );
+    let call = tokio::spawn(async move {
+        receiver.call(Incoming { body: body.into(), a2a_version: None, remote: None, way: Default::default() }).await
+    });
     tokio::fs::read(&begun).await.unwrap();
     call.abort();
     assert!(call.await.is_err());

@@ -25,7 +25,12 @@ async fn the_store_remembers_what_memory_does_not() {
     for expected in [0, -32002] {
         // A new receiver each time: a restart.
         let receiver = super::super::Receiver::new(&agent, &options);
-        let request = muretai_transports::Incoming { body: body.clone().into(), a2a_version: None, remote: None };
+        let request = muretai_transports::Incoming {
+            body: body.clone().into(),
+            a2a_version: None,
+            remote: None,
+            way: Default::default(),
+        };
         let outcome = muretai_transports::Service::call(&receiver, request).await;
         let answer = muretai_protocol::json::parse(&outcome.body).unwrap();
         assert_eq!(code(&answer), expected);

@@ -1,0 +1,168 @@
+//! `POST <relay>/send` (9.2): who deposits what for whom, signed by plain joining.
+use crate::{
+    Did, hex,
+    json::{self, Object, ParseError, Value},
+    sign::{self, SigningKey},
+};
+
+/// Bytes of a deposit's id; ours have 32.
+pub const MAX_DEPOSIT_ID_BYTES: usize = 256;
+
+/// What the signature of a deposit covers.
+pub fn deposit_payload(to: &str, from: &str, id: &str, blob: &str) -> String {
+    [to, from, id, blob].join("|")
+}
+
+/// A letter on its way to a relay. Whether `from` signed it is what [`Deposit::is_signed`] tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deposit {
+    /// Whose mailbox it is for.
+    pub to: Did,
+    /// Who deposits it.
+    pub from: Did,
+    /// The sender's X25519 key, 64 lower-case hex digits. The signature does not cover it: a hint.
+    pub from_enc: Option<String>,
+    /// Names the deposit, so that a repeated one is stored once.
+    pub id: String,
+    /// The sealed box, strict base64, not empty.
+    pub blob: String,
+    /// Strict base64 of the signature.
+    pub sig: String,
+}
+
+/// Why a body is no deposit. Everything here is the sender's fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DepositError {
+    /// No JSON.
+    #[error("the body is not JSON")]
+    NotJson(#[source] ParseError),
+    /// A member is missing or of the wrong type.
+    #[error("`{0}` must be a string")]
+    Missing(&'static str),
+    /// `to` or `from` is no DID with an Ed25519 key.
+    #[error("`{0}` is not a did:key")]
+    BadDid(&'static str),
+    /// The joining would be ambiguous, or the id is of no sane length.
+    #[error("`id` must be 1 to 256 bytes, without `|` and without control characters")]
+    BadId,
+    /// A letter that nobody could open.
+    #[error("`blob` must be base64 and not empty")]
+    BadBlob,
+    /// No key.
+    #[error("`from_enc` must be 64 hex digits")]
+    BadKey,
+}
+
+impl Deposit {
+    /// Signs a deposit. `id` is 32 hex digits of randomness, the same in every attempt.
+    pub fn sign(key: &SigningKey, to: &Did, from_enc: &str, id: &str, blob: String) -> Deposit {
+        let from = key.did().clone();
+        let sig = key.sign_base64(deposit_payload(to.as_str(), from.as_str(), id, &blob).as_bytes());
+        Deposit { to: to.clone(), from, from_enc: Some(from_enc.to_owned()), id: id.to_owned(), blob, sig }
+    }
+
+    /// Reads a request body of bounded size. Unknown members are ignored.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with its shape; the signature is not looked at.
+    pub fn read(body: &[u8]) -> Result<Deposit, DepositError> {
+        let body = json::parse(body).map_err(DepositError::NotJson)?;
+        let text = |member: &'static str| {
+            body.member(member).and_then(Value::as_str).map(str::to_owned).ok_or(DepositError::Missing(member))
+        };
+        let did = |member: &'static str| text(member)?.parse::<Did>().map_err(|_| DepositError::BadDid(member));
+        let (to, from) = (did("to")?, did("from")?);
+        let id = text("id")?;
+        if id.is_empty() || id.len() > MAX_DEPOSIT_ID_BYTES || id.contains(|c: char| c == '|' || c.is_control()) {
+            return Err(DepositError::BadId);
+        }
+        let blob = text("blob")?;
+        if blob.is_empty() || !crate::base64::is_strict(&blob) {
+            return Err(DepositError::BadBlob);
+        }
+        let from_enc = match body.member("from_enc") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(key)) if hex::decode::<32>(key).is_some() => Some(key.to_ascii_lowercase()),
+            Some(_) => return Err(DepositError::BadKey),
+        };
+        Ok(Deposit { to, from, from_enc, id, blob, sig: text("sig")? })
+    }
+
+    /// Whether `from` signed it.
+    pub fn is_signed(&self) -> bool {
+        let payload = deposit_payload(self.to.as_str(), self.from.as_str(), &self.id, &self.blob);
+        sign::verify_base64(&self.from, payload.as_bytes(), &self.sig)
+    }
+
+    /// The request body.
+    pub fn to_json(&self) -> String {
+        let mut body = Object::new();
+        let mut put = |name: &str, value: &str| body.insert(name.to_owned(), value.into());
+        put("to", self.to.as_str());
+        put("from", self.from.as_str());
+        if let Some(key) = &self.from_enc {
+            put("from_enc", key);
+        }
+        put("id", &self.id);
+        put("blob", &self.blob);
+        put("sig", &self.sig);
+        Value::from(body).to_json()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sign::Seed;
+
+    fn key(n: u8) -> SigningKey {
+        SigningKey::from_seed(&Seed::from_bytes([n; 32]))
+    }
+
+    fn deposit() -> Deposit {
+        Deposit::sign(&key(1), key(2).did(), &"ab".repeat(32), "0123", "AAAA".to_owned())
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let deposit = deposit();
+        let again = Deposit::read(deposit.to_json().as_bytes()).unwrap();
+        assert_eq!(again, deposit);
+        assert!(again.is_signed());
+    }
+
+    #[test]
+    fn nothing_but_the_hint_may_change() {
+        let deposit = deposit();
+        assert!(Deposit { from_enc: None, ..deposit.clone() }.is_signed());
+        for other in [
+            Deposit { to: key(3).did().clone(), ..deposit.clone() },
+            Deposit { from: key(3).did().clone(), ..deposit.clone() },
+            Deposit { id: "0124".to_owned(), ..deposit.clone() },
+            Deposit { blob: "AAAB".to_owned(), ..deposit.clone() },
+        ] {
+            assert!(!other.is_signed());
+        }
+    }
+
+    #[test]
+    fn refuses_the_first_thing_that_is_wrong() {
+        let refusal = |member: &str, value: Value| {
+            let mut body = json::parse(deposit().to_json().as_bytes()).unwrap().as_object().unwrap().clone();
+            body.insert(member.to_owned(), value);
+            Deposit::read(Value::from(body).to_json().as_bytes()).unwrap_err().to_string()
+        };
+        for id in ["", "a|b", "a\nb"] {
+            assert!(refusal("id", id.into()).contains("`|`"), "{id:?}");
+        }
+        for blob in ["", "=", "AAA", "A A=", "AA==\n"] {
+            assert!(refusal("blob", blob.into()).contains("base64"), "{blob:?}");
+        }
+        assert!(refusal("to", "did:key:z6Mk|".into()).contains("did:key"));
+        assert!(refusal("from_enc", "zz".into()).contains("hex"));
+        assert!(refusal("sig", Value::Null).contains("`sig`"));
+        assert!(matches!(Deposit::read(b"[").unwrap_err(), DepositError::NotJson(_)));
+        assert!(matches!(Deposit::read(b"[]").unwrap_err(), DepositError::Missing("to")));
+    }
+}

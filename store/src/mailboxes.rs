@@ -1,0 +1,303 @@
+//! What a relay keeps: letters, which listener of a mailbox is the newest, published cards, invites.
+//!
+//! One trait, two stores: a SQLite file for one relay process, PostgreSQL for many behind one address. What a letter
+//! says is nobody's business here; who may deposit or fetch was decided before.
+//!
+//! Letters are fetched by what is not acknowledged, never by a time or a cursor: numbers of two processes may become
+//! visible out of their order.
+use std::{path::Path, time::Duration};
+
+use async_trait::async_trait;
+use muretai_protocol::{Did, UnixSeconds};
+use tokio::sync::mpsc;
+
+/// The store's number of a letter, ascending in one mailbox for all practical purposes.
+pub type Qid = i64;
+
+/// Bounds of mailboxes (9.2). All of them are the operator's choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quotas {
+    /// Letters in one mailbox, 1,000.
+    pub mailbox_letters: u32,
+    /// Bytes of letters in one mailbox, 16 MiB.
+    pub mailbox_bytes: u64,
+    /// Letters of one sender in one mailbox, 200.
+    pub sender_letters: u32,
+    /// How long letters are kept, 7 days.
+    pub retention: Duration,
+    /// Live invites of one DID, 20.
+    pub invites: u32,
+    /// Bytes of everything together; 0 for no bound. One who deposits in ever new mailboxes meets no other.
+    pub total_bytes: u64,
+    /// Published cards; over it the oldest that was not renewed goes. 0 for no bound.
+    pub cards: u64,
+}
+
+impl Default for Quotas {
+    fn default() -> Quotas {
+        Quotas {
+            mailbox_letters: 1_000,
+            mailbox_bytes: 16 * 1_048_576,
+            sender_letters: 200,
+            retention: Duration::from_secs(7 * 86_400),
+            invites: 20,
+            total_bytes: 0,
+            cards: 100_000,
+        }
+    }
+}
+
+/// A letter to keep. Its signature was checked.
+#[derive(Debug, Clone)]
+pub struct NewLetter {
+    /// Whose mailbox.
+    pub to: Did,
+    /// Who deposits it.
+    pub from: Did,
+    /// The deposit's id.
+    pub id: String,
+    /// The key to open it with.
+    pub from_enc: Option<String>,
+    /// The sealed box.
+    pub blob: String,
+    /// When it came.
+    pub ts: UnixSeconds,
+}
+
+/// What became of a deposit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deposited {
+    /// It is on disk.
+    Stored(Qid),
+    /// The same deposit is there already.
+    Again(Qid),
+    /// A bound stands in the way; nothing was stored.
+    Full(Bound),
+}
+
+/// The bound that was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// [`Quotas::mailbox_letters`].
+    MailboxLetters,
+    /// [`Quotas::mailbox_bytes`].
+    MailboxBytes,
+    /// [`Quotas::sender_letters`].
+    SenderLetters,
+    /// [`Quotas::total_bytes`].
+    TotalBytes,
+}
+
+/// A letter that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredLetter {
+    /// Its number.
+    pub qid: Qid,
+    /// The deposit's id.
+    pub id: String,
+    /// Who deposited it.
+    pub from: String,
+    /// The key to open it with.
+    pub from_enc: Option<String>,
+    /// The sealed box.
+    pub blob: String,
+    /// When it came.
+    pub ts: UnixSeconds,
+}
+
+/// Some letters of a mailbox, in ascending order of their numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fetched {
+    /// The letters.
+    pub letters: Vec<StoredLetter>,
+    /// There are more that are not in hand.
+    pub has_more: bool,
+}
+
+/// Which epoch a mailbox is at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EpochClaim {
+    /// The claimed one is the newest that was ever seen.
+    Current,
+    /// A newer one was seen.
+    Superseded,
+}
+
+/// What is known of a mailbox's listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Presence {
+    /// A listener waits at one of the relay's processes that are alive.
+    pub is_online: bool,
+    /// When one did last, when that is known.
+    pub last_seen: Option<UnixSeconds>,
+}
+
+/// What became of a published card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutCard {
+    /// It is the newest.
+    Stored,
+    /// One of this time is held, which is as new or newer.
+    Held(i64),
+}
+
+/// What became of an invite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutInvite {
+    /// It is kept until it expires.
+    Stored,
+    /// The code is taken; try another.
+    CodeTaken,
+    /// Its DID has as many live ones as it may.
+    TooMany,
+}
+
+/// What all processes of a relay keep together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Letters.
+    pub letters: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Mailboxes that hold letters.
+    pub mailboxes: u64,
+    /// Published cards.
+    pub cards: u64,
+    /// Live invites.
+    pub invites: u64,
+}
+
+/// What a sweep removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Letters that were too old.
+    pub letters: u64,
+    /// Invites that had expired.
+    pub invites: u64,
+}
+
+/// Something that listeners in this process have to know, wherever it happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A letter was stored for this DID.
+    Letter(Did),
+    /// A listener with this epoch took this DID's mailbox: older ones are superseded.
+    Epoch(Did, String),
+    /// The answer to a synchronous call was left.
+    Answered(Qid),
+    /// Events may have been lost: everything has to be looked at again.
+    Resync,
+}
+
+/// Why a store of mailboxes failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MailboxError {
+    /// A newer program made the schema.
+    #[error("the database has schema version {found}, this program knows {known}")]
+    Newer {
+        /// What it has.
+        found: i64,
+        /// What we know.
+        known: i64,
+    },
+    /// It is some other database.
+    #[error("this is not a relay's database")]
+    Foreign,
+    /// Another process has the file.
+    #[error("another process uses this database")]
+    InUse,
+    /// No room.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The database server is not there, or went away.
+    #[error("the database cannot be reached")]
+    Unreachable(#[source] sqlx::Error),
+    /// The URL is none of `postgres://`.
+    #[error("{0:?} names no database: it is a path, or a URL that begins with postgres://")]
+    BadUrl(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+    /// A file could not be used.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// Anything else that the database says.
+    #[error("the database failed")]
+    Database(#[source] sqlx::Error),
+}
+
+/// A store of mailboxes. All calls are safe side by side; a dropped future leaves its act whole: done or not done.
+#[async_trait]
+pub trait Mailboxes: Send + Sync + 'static {
+    /// Keeps a letter: when this returns `Stored` it survives power loss. Concurrent deposits share a commit.
+    async fn deposit(&self, letter: NewLetter) -> Result<Deposited, MailboxError>;
+    /// The oldest letters of a mailbox that are not in hand, at most `max_letters` and, but for the first, `max_bytes`.
+    async fn fetch(
+        &self,
+        did: &Did,
+        in_hand: &[Qid],
+        max_letters: u32,
+        max_bytes: u64,
+    ) -> Result<Fetched, MailboxError>;
+    /// Deletes letters of this mailbox, and says how many there were, when `epoch` is the newest; `None` when it is not,
+    /// and nothing is deleted. Concurrent calls share a commit.
+    async fn ack(&self, did: &Did, epoch: &str, qids: &[Qid]) -> Result<Option<u64>, MailboxError>;
+    /// Claims the mailbox for a listener: the greatest epoch ever seen has it. An equal epoch is current.
+    async fn claim(&self, did: &Did, epoch: &str, now: UnixSeconds) -> Result<EpochClaim, MailboxError>;
+    /// Says that listeners of this process began to wait (`true`) or ceased to.
+    async fn set_online(&self, changes: &[(Did, bool)], now: UnixSeconds) -> Result<(), MailboxError>;
+    /// Whether a listener waits.
+    async fn presence(&self, did: &Did, now: UnixSeconds) -> Result<Presence, MailboxError>;
+    /// Leaves the answer to a letter whose depositor waits; `false` when this mailbox has no such letter waiting. Kept for
+    /// a minute.
+    async fn put_answer(&self, did: &Did, qid: Qid, blob: &str) -> Result<bool, MailboxError>;
+    /// Notes that the depositor of a letter waits, until `until`.
+    async fn await_answer(&self, qid: Qid, until: UnixSeconds) -> Result<(), MailboxError>;
+    /// Takes an answer.
+    async fn take_answer(&self, qid: Qid) -> Result<Option<String>, MailboxError>;
+    /// Which of these letters are waited for now.
+    async fn awaited(&self, qids: &[Qid], now: UnixSeconds) -> Result<Vec<Qid>, MailboxError>;
+    /// Publishes a card; only a greater `ts` replaces one.
+    async fn put_card(&self, did: &Did, ts: i64, envelope: &str) -> Result<PutCard, MailboxError>;
+    /// A published card.
+    async fn card(&self, did: &Did) -> Result<Option<String>, MailboxError>;
+    /// Keeps an invite under a code until `exp`. The very same card again is `Stored` under its first code, which is
+    /// given back.
+    async fn put_invite(
+        &self,
+        did: &Did,
+        code: &str,
+        card: &str,
+        exp: UnixSeconds,
+        now: UnixSeconds,
+    ) -> Result<(PutInvite, String), MailboxError>;
+    /// The card of an invite that has not expired.
+    async fn invite(&self, code: &str, now: UnixSeconds) -> Result<Option<String>, MailboxError>;
+    /// Deletes what is too old, in batches, and tells the other processes that this one is alive.
+    async fn sweep(&self, now: UnixSeconds) -> Result<Swept, MailboxError>;
+    /// How much there is.
+    async fn counts(&self) -> Result<Counts, MailboxError>;
+    /// What happens from now on, at this process and at others. Taken once; a slow reader gets [`Event::Resync`].
+    fn events(&self) -> mpsc::Receiver<Event>;
+    /// Waits for what was handed in, and closes. Later calls fail with [`MailboxError::Closed`].
+    async fn close(&self);
+}
+
+/// Opens the SQLite file of one relay process, and makes it when it is absent.
+///
+/// # Errors
+/// A file of a newer program, of something else, or of another running relay is refused, and stays as it is.
+pub async fn open_sqlite(path: &Path, quotas: Quotas) -> Result<Box<dyn Mailboxes>, MailboxError> {
+    let _ = (path, quotas);
+    todo!()
+}
+
+/// Connects to a PostgreSQL database that many relay processes share.
+///
+/// # Errors
+/// A database of a newer program, or of something else, is refused, and stays as it is.
+pub async fn open_postgres(url: &str, quotas: Quotas) -> Result<Box<dyn Mailboxes>, MailboxError> {
+    let _ = (url, quotas);
+    todo!()
+}
