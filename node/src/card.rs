@@ -42,6 +42,8 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION"),
             profile: &Profile::default(),
             enc_pub: Some(&enc_pub),
+            enc_pub_pq: None,
+            relay: None,
             open_door: facts.open_door,
             methods: frame::methods(facts.open_door),
             skills: &skills,

@@ -16,6 +16,7 @@ use muretai_store::{contacts::Contact, invites::InviteRow};
 use crate::{
     Agent,
     agent::{now, random},
+    receive::service::ReceiverOptions,
     serve::URL_SETTING,
 };
 
@@ -39,6 +40,8 @@ pub struct InviteRequest {
     pub note: Option<String>,
     /// Shown to whoever gets the link.
     pub purpose: Option<String>,
+    /// The relay that keeps the invite and the claim of whoever gets it, so that both work while this agent is off.
+    pub relay: Option<String>,
 }
 
 /// A new invite.
@@ -61,7 +64,7 @@ pub struct NewInvite {
 }
 
 /// What `claim` is told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClaimRequest {
     /// The link as it was pasted.
     pub link: String,
@@ -73,6 +76,12 @@ pub struct ClaimRequest {
     pub name: Option<String>,
     /// No greeting message afterwards.
     pub no_greeting: bool,
+    /// The relay where this agent gets the answer of an inviter that is off; `None`: its own, else the invite's.
+    pub relay: Option<String>,
+    /// How long to wait for that answer, beyond `timeout`.
+    pub wait: Duration,
+    /// How mail that comes meanwhile is received.
+    pub receiver: ReceiverOptions,
 }
 
 /// What came of it.
@@ -82,6 +91,8 @@ pub struct Claimed {
     pub contact: Contact,
     /// We were connected already.
     pub was_known: bool,
+    /// The claim lies at a relay; the inviter has not answered yet.
+    pub is_pending: bool,
     /// What the invite says that it is for: the inviter's words, unsafe to show raw.
     pub purpose: Option<String>,
     /// What did not go as wished and does not matter much, one sentence each.

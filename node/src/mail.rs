@@ -9,7 +9,7 @@ use muretai_transports::{
     relay::{Keyring, RelayTimes, RelayTransport},
 };
 
-use crate::Agent;
+use crate::{Agent, receive::service::ReceiverOptions};
 
 /// The setting that lists the relays where this agent has a mailbox, as a JSON list of base URLs.
 pub const RELAYS_SETTING: &str = "mail.relays";
@@ -42,7 +42,7 @@ pub enum MailError {
 }
 
 /// What `inbox --sync` is told.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SyncRequest {
     /// Relays; empty takes those where this agent has a mailbox.
     pub relays: Vec<String>,
@@ -109,13 +109,15 @@ impl Agent {
         RelayTransport::new(Arc::new(Keys(self.clone())), Arc::clone(&self.inner.http), times)
     }
 
-    /// Empties this agent's mailboxes once. `progress` is told how many letters came so far.
+    /// Empties this agent's mailboxes once, as `receiver` says that messages are received, and sends what is due in the
+    /// outbox, the answers among it. `progress` is told how many letters came so far.
     pub async fn sync_mail(
         &self,
         request: &SyncRequest,
+        receiver: &ReceiverOptions,
         progress: Arc<dyn Fn(u64) + Send + Sync>,
     ) -> Result<Vec<Synced>, MailError> {
-        let _ = (request, progress);
+        let _ = (request, receiver, progress);
         todo!()
     }
 
@@ -124,13 +126,14 @@ impl Agent {
     pub async fn mail_until<T, F>(
         &self,
         timeout: Duration,
+        receiver: &ReceiverOptions,
         is_there: impl Fn() -> F + Send + Sync,
     ) -> Result<Option<T>, MailError>
     where
         F: Future<Output = Result<Option<T>, StoreError>> + Send,
         T: Send,
     {
-        let _ = (timeout, is_there().await?);
+        let _ = (timeout, receiver, is_there().await?);
         todo!()
     }
 }

@@ -50,6 +50,10 @@ pub struct ServeOptions {
     pub policies: Vec<Arc<dyn TrustPolicy>>,
     /// Limits of the HTTP server.
     pub limits: ServerLimits,
+    /// Relays where this agent listens for its mail, canonical base URLs.
+    pub relays: Vec<String>,
+    /// Listen at the relays alone: nothing is bound, and the card names no address.
+    pub no_http: bool,
 }
 
 /// Why serving could not start or go on.
@@ -312,6 +316,8 @@ mod tests {
             skills: None,
             policies: Vec::new(),
             limits: ServerLimits::default(),
+            relays: Vec::new(),
+            no_http: false,
         }
     }
 

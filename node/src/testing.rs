@@ -195,6 +195,8 @@ pub(crate) fn card_of(key: &SigningKey, url: &str) -> Value {
         version: "0.0.0",
         profile: &Profile::default(),
         enc_pub: None,
+        enc_pub_pq: None,
+        relay: None,
         open_door: true,
         methods: &["message/send"],
         skills: &[],
@@ -286,7 +288,7 @@ pub(crate) async fn befriend(agent: &Agent, did: &Did, url: Option<&str>) -> Con
         did: did.clone(),
         peer_name: Some("south".to_owned()),
         own_name: None,
-        coordinates: Coordinates { url: url.map(str::to_owned), relay: None, enc_pub: None },
+        coordinates: Coordinates { url: url.map(str::to_owned), relay: None, enc_pub: None, enc_pub_pq: None },
         source: CoordinateSource::Invite,
         allow_private: true,
         now: now(),
@@ -309,7 +311,7 @@ pub(crate) async fn offer(agent: &Agent, introducer: &SigningKey, target: &Did, 
     };
     agent.store().keep_held(&row, &who).await.unwrap();
     // A loopback address is dialled on the owner's word alone.
-    let coordinates = Coordinates { url: Some(url.to_owned()), relay: None, enc_pub: None };
+    let coordinates = Coordinates { url: Some(url.to_owned()), relay: None, enc_pub: None, enc_pub_pq: None };
     agent.store().update_coordinates(target, &coordinates, CoordinateSource::Owner).await.unwrap();
     row
 }

@@ -54,6 +54,10 @@ pub struct CardSpec<'a> {
     pub profile: &'a Profile,
     /// X25519 sealing key, hex.
     pub enc_pub: Option<&'a str>,
+    /// The ML-KEM-768 key, 2368 hex digits; the card then says `pq` among its capabilities.
+    pub enc_pub_pq: Option<&'a str>,
+    /// Where its mailbox is: only while something really drains it.
+    pub relay: Option<&'a str>,
     /// Whether strangers are answered.
     pub open_door: bool,
     /// JSON-RPC methods that are answered.
@@ -100,6 +104,15 @@ pub fn build(spec: &CardSpec<'_>) -> Value {
     }
     if let Some(enc_pub) = spec.enc_pub {
         card.insert("enc_pub".to_owned(), enc_pub.into());
+    }
+    if let Some(key) = spec.enc_pub_pq {
+        card.insert("enc_pub_pq".to_owned(), key.into());
+        if let Some(Value::Object(capabilities)) = card.get_mut("capabilities") {
+            capabilities.insert("pq".to_owned(), json!({"kem": ["mlkem-768"]}));
+        }
+    }
+    if let Some(relay) = spec.relay {
+        card.insert("relay".to_owned(), relay.into());
     }
     if spec.open_door {
         card.insert("agentEntry".to_owned(), json!({"open_door": true}));
@@ -206,6 +219,8 @@ pub struct Card {
     pub relay: Option<String>,
     /// The X25519 sealing key, when it is 64 hex digits.
     pub enc_pub: Option<String>,
+    /// The ML-KEM-768 key, of a length that one has.
+    pub enc_pub_pq: Option<String>,
     /// The whole card, as received.
     pub raw: Value,
 }
@@ -301,9 +316,17 @@ fn read_own_fields(raw: Value) -> Result<Card, CardError> {
     let url = text("url")?.unwrap_or_default().to_owned();
     let relay = text("relay")?.filter(|url| is_plain_url(url)).map(str::to_owned);
     let enc_pub = text("enc_pub")?.filter(|key| crate::hex::decode::<32>(key).is_some()).map(str::to_owned);
+    let enc_pub_pq = text("enc_pub_pq")?.filter(|key| is_hex(key, ENC_PUB_PQ_DIGITS)).map(str::to_owned);
     let did = text("did")?.ok_or(CardError::NoDid)?.parse().map_err(|_| CardError::BadDid)?;
-    Ok(Card { did, name, url, relay, enc_pub, raw })
+    Ok(Card { did, name, url, relay, enc_pub, enc_pub_pq, raw })
 }
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Hex digits of an ML-KEM-768 encapsulation key.
+const ENC_PUB_PQ_DIGITS: usize = 2368;
 
 #[cfg(test)]
 mod tests;

@@ -118,6 +118,8 @@ pub struct Coordinates {
     pub relay: Option<String>,
     /// Its sealing key, in hex.
     pub enc_pub: Option<String>,
+    /// Its ML-KEM key, 2368 hex digits, out of a signed card only.
+    pub enc_pub_pq: Option<String>,
 }
 
 impl Coordinates {
@@ -489,7 +491,12 @@ fn contact_from(row: &SqliteRow) -> Result<Contact, StoreError> {
         peer_name: row.try_get(2)?,
         relation: Relation::from_stored(row.try_get(3)?)?,
         is_blocked: row.try_get(4)?,
-        coordinates: Coordinates { url: row.try_get(5)?, relay: row.try_get(6)?, enc_pub: row.try_get(7)? },
+        coordinates: Coordinates {
+            url: row.try_get(5)?,
+            relay: row.try_get(6)?,
+            enc_pub: row.try_get(7)?,
+            enc_pub_pq: None,
+        },
         source: CoordinateSource::from_stored(row.try_get(8)?)?,
         allow_private: row.try_get(9)?,
         added: UnixSeconds(row.try_get(10)?),

@@ -62,6 +62,8 @@ pub struct NewLetter {
     pub blob: String,
     /// When it came.
     pub ts: UnixSeconds,
+    /// Its depositor waits for the answer until then.
+    pub awaited_until: Option<UnixSeconds>,
 }
 
 /// What became of a deposit.
@@ -69,7 +71,7 @@ pub struct NewLetter {
 pub enum Deposited {
     /// It is on disk.
     Stored(Qid),
-    /// The same deposit is there already.
+    /// The same deposit is there already; when it is awaited now, that is noted.
     Again(Qid),
     /// A bound stands in the way; nothing was stored.
     Full(Bound),
@@ -103,6 +105,8 @@ pub struct StoredLetter {
     pub blob: String,
     /// When it came.
     pub ts: UnixSeconds,
+    /// Its depositor waits for the answer until then.
+    pub awaited_until: Option<UnixSeconds>,
 }
 
 /// Some letters of a mailbox, in ascending order of their numbers.
@@ -185,6 +189,8 @@ pub enum Event {
     Epoch(Did, String),
     /// The answer to a synchronous call was left.
     Answered(Qid),
+    /// Another process acknowledged these letters of this DID.
+    Acked(Did, Vec<Qid>),
     /// Events may have been lost: everything has to be looked at again.
     Resync,
 }
@@ -241,23 +247,19 @@ pub trait Mailboxes: Send + Sync + 'static {
         max_bytes: u64,
     ) -> Result<Fetched, MailboxError>;
     /// Deletes letters of this mailbox, and says how many there were, when `epoch` is the newest; `None` when it is not,
-    /// and nothing is deleted. Concurrent calls share a commit.
-    async fn ack(&self, did: &Did, epoch: &str, qids: &[Qid]) -> Result<Option<u64>, MailboxError>;
+    /// and nothing is deleted. Concurrent calls share a commit. With `tell`, other processes get [`Event::Acked`].
+    async fn ack(&self, did: &Did, epoch: &str, qids: &[Qid], tell: bool) -> Result<Option<u64>, MailboxError>;
     /// Claims the mailbox for a listener: the greatest epoch ever seen has it. An equal epoch is current.
     async fn claim(&self, did: &Did, epoch: &str, now: UnixSeconds) -> Result<EpochClaim, MailboxError>;
     /// Says that listeners of this process began to wait (`true`) or ceased to.
     async fn set_online(&self, changes: &[(Did, bool)], now: UnixSeconds) -> Result<(), MailboxError>;
     /// Whether a listener waits.
     async fn presence(&self, did: &Did, now: UnixSeconds) -> Result<Presence, MailboxError>;
-    /// Leaves the answer to a letter whose depositor waits; `false` when this mailbox has no such letter waiting. Kept for
-    /// a minute.
-    async fn put_answer(&self, did: &Did, qid: Qid, blob: &str) -> Result<bool, MailboxError>;
-    /// Notes that the depositor of a letter waits, until `until`.
-    async fn await_answer(&self, qid: Qid, until: UnixSeconds) -> Result<(), MailboxError>;
-    /// Takes an answer.
+    /// Leaves the answer to a letter whose depositor waits; `false` when this mailbox has no letter that is awaited now.
+    /// Kept for a minute.
+    async fn put_answer(&self, did: &Did, qid: Qid, blob: &str, now: UnixSeconds) -> Result<bool, MailboxError>;
+    /// Takes an answer, once.
     async fn take_answer(&self, qid: Qid) -> Result<Option<String>, MailboxError>;
-    /// Which of these letters are waited for now.
-    async fn awaited(&self, qids: &[Qid], now: UnixSeconds) -> Result<Vec<Qid>, MailboxError>;
     /// Publishes a card; only a greater `ts` replaces one.
     async fn put_card(&self, did: &Did, ts: i64, envelope: &str) -> Result<PutCard, MailboxError>;
     /// A published card.

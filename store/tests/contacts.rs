@@ -60,6 +60,7 @@ async fn weaker_sources_do_not_overwrite_coordinates() {
         url: Some("https://card.example".to_owned()),
         relay: Some("https://relay.example".to_owned()),
         enc_pub: Some("aa".to_owned()),
+        enc_pub_pq: None,
     };
     assert_eq!(learn(card.clone(), CoordinateSource::Card).await, (card.clone(), CoordinateSource::Card));
     assert_eq!(learn(url("https://lie.example"), CoordinateSource::Peer).await.0, card);
@@ -83,6 +84,7 @@ async fn an_introducers_word_is_the_first_or_none() {
         url: Some(format!("https://{name}.example")),
         relay: Some(format!("https://relay.{name}.example")),
         enc_pub: Some(name.to_owned()),
+        enc_pub_pq: None,
     };
     // Whatever a caller says: what comes with an introduction is its issuer's word.
     let told = |name: &str| Introduce {

@@ -62,6 +62,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         allow_private: context.allow_private(args.allow_private)?,
         name: args.name.clone(),
         no_greeting: args.no_greeting,
+        relay: None,
+        wait: Duration::ZERO,
+        receiver: Default::default(),
     };
     context::block_on(async {
         let agent = context.open(request.timeout).await?;

@@ -119,6 +119,7 @@ async fn create(context: &Context, agent: &Agent, args: &CreateArgs) -> Result<(
         ttl: Some(args.ttl),
         note: args.note.clone(),
         purpose: args.purpose.clone(),
+        relay: None,
     };
     let invite = agent.create_invite(&request).await.map_err(|error| Failure::of("cannot make an invite", &error))?;
     let json = NewJson {

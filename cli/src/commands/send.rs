@@ -153,6 +153,7 @@ fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
         retries: args.retries,
         unverified: args.unverified,
         allow_private: context.allow_private(args.allow_private)?,
+        via: None,
     })
 }
 
@@ -224,6 +225,7 @@ fn print(context: &Context, sent: &Sent) -> Result<(), Failure> {
                 SentStatus::Duplicate if sent.attempts > 1 => "delivered by an earlier attempt; its reply is not known",
                 SentStatus::Duplicate => "the peer says it had this message already; there is no reply",
                 SentStatus::Answered | SentStatus::Accepted | SentStatus::Held => "delivered; there is no reply",
+                SentStatus::AtRelay => "at relay: it waits there for the peer",
             });
             Ok(())
         }
@@ -293,6 +295,7 @@ fn json(sent: &Sent) -> SentJson<'_> {
             SentStatus::Answered => "answered",
             SentStatus::Accepted => "accepted",
             SentStatus::Held => "held",
+            SentStatus::AtRelay => "at relay",
             SentStatus::Duplicate => "duplicate",
         },
         to: sent.to.as_ref().map(|did| did.as_str()),

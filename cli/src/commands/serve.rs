@@ -206,6 +206,8 @@ fn options(args: &Args) -> ServeOptions {
             keep_alive: args.keep_alive,
             ..ServerLimits::default()
         },
+        relays: Vec::new(),
+        no_http: false,
     }
 }
 

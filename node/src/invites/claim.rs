@@ -83,7 +83,7 @@ impl Agent {
             }
             (contact, notes)
         };
-        Ok(Claimed { contact, was_known, purpose, notes })
+        Ok(Claimed { contact, was_known, is_pending: false, purpose, notes })
     }
 
     /// The verified invite behind a link. What a short link led to is kept under `key`, for the day when the link is
@@ -206,7 +206,12 @@ impl Agent {
             did: invite.did,
             peer_name: Some(invite.name).filter(|name| !name.is_empty()),
             own_name: Some(self.name().to_owned()),
-            coordinates: Coordinates { url: Some(base), relay: invite.relay, enc_pub: invite.enc_pub },
+            coordinates: Coordinates {
+                url: Some(base),
+                relay: invite.relay,
+                enc_pub: invite.enc_pub,
+                enc_pub_pq: None,
+            },
             source: CoordinateSource::Invite,
             allow_private,
             now: now(),
@@ -247,6 +252,7 @@ impl Agent {
             retries: 0,
             unverified: false,
             allow_private: false,
+            via: None,
         };
         let error = self.send_notice(&request, "greeting").await.err()?;
         Some(format!("the greeting was not delivered: {error}"))

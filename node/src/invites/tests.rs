@@ -38,6 +38,8 @@ async fn serve(agent: &Agent) -> (String, Stop) {
         skills: None,
         policies: Vec::new(),
         limits: ServerLimits::default(),
+        relays: Vec::new(),
+        no_http: false,
     };
     let serving = agent.serve(&options).await.unwrap();
     let (url, stop) = (serving.url().to_owned(), Stop::new());
@@ -52,6 +54,9 @@ fn claim(link: &str) -> ClaimRequest {
         allow_private: false,
         name: None,
         no_greeting: false,
+        relay: None,
+        wait: Duration::ZERO,
+        receiver: Default::default(),
     }
 }
 

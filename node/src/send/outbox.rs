@@ -7,7 +7,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use muretai_protocol::{Did, MessageId, UnixSeconds, json::Object, limits::MAX_TEXT_BYTES};
 use muretai_store::messages::OutStatus;
-use muretai_transports::TransportError;
+use muretai_transports::{TransportError, TransportName};
 use tokio::time::Instant;
 
 use crate::{
@@ -48,6 +48,8 @@ pub struct SendRequest {
     pub unverified: bool,
     /// Dial loopback and private addresses that a peer named.
     pub allow_private: bool,
+    /// The one way that it may go; `None` picks the best and falls back on the others.
+    pub via: Option<TransportName>,
 }
 
 /// What became of it.
@@ -85,6 +87,8 @@ pub enum SentStatus {
     /// The peer said that it had it already (`duplicate:true`): delivered by an earlier attempt when there was one,
     /// and otherwise as it says.
     Duplicate,
+    /// A relay keeps it; the peer has not said anything about it yet.
+    AtRelay,
 }
 
 /// The reply. Its text and ids are the peer's words: safe to store, not to show raw.

@@ -86,6 +86,7 @@ mod tests {
             retries: 0,
             unverified: false,
             allow_private: false,
+            via: None,
         }
     }
 

@@ -65,6 +65,7 @@ impl Agent {
             retries: request.retries,
             unverified: false,
             allow_private: request.allow_private,
+            via: None,
         };
         match stored.peer.parse::<Did>() {
             Ok(did) => self.resend_to_peer(again, did, &stored, deadline).await,

@@ -121,5 +121,6 @@ pub(crate) fn coordinates(peer: &PeerCard) -> Coordinates {
         url: Some(peer.base.clone()),
         relay: peer.card.relay.clone().filter(|relay| urls::is_plain_url(relay)),
         enc_pub: peer.card.enc_pub.clone(),
+        enc_pub_pq: peer.card.enc_pub_pq.clone().filter(|_| peer.is_signed),
     }
 }

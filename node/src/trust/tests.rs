@@ -59,6 +59,8 @@ async fn served(name: &str) -> Served {
         skills: None,
         policies: Vec::new(),
         limits: ServerLimits::default(),
+        relays: Vec::new(),
+        no_http: false,
     };
     let serving = owned.agent.serve(&options).await.unwrap();
     let (url, stop) = (serving.url().to_owned(), Stop::new());
@@ -104,6 +106,7 @@ async fn send(from: &Served, target: &str, text: &str) -> Result<Sent, SendError
         retries: 0,
         unverified: false,
         allow_private: false,
+        via: None,
     };
     from.send(&request).await
 }

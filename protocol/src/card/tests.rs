@@ -23,6 +23,8 @@ fn spec<'a>(did: &'a Did, profile: &'a Profile) -> CardSpec<'a> {
         version: "0.1.0",
         profile,
         enc_pub: None,
+        enc_pub_pq: None,
+        relay: None,
         open_door: false,
         methods: &["message/send"],
         skills: &[],

@@ -64,6 +64,7 @@ fn known(told: &Coordinates, asked: &Coordinates) -> Coordinates {
         url: either(&told.url, &asked.url),
         relay: either(&told.relay, &asked.relay),
         enc_pub: either(&told.enc_pub, &asked.enc_pub),
+        enc_pub_pq: None,
     }
 }
 

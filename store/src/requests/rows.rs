@@ -83,7 +83,12 @@ pub(crate) fn request_from(row: &SqliteRow, now: UnixSeconds) -> Result<RequestR
         wire_id: row.try_get(7)?,
         peer_name: row.try_get(8)?,
         note: row.try_get(9)?,
-        coordinates: Coordinates { url: row.try_get(10)?, relay: row.try_get(11)?, enc_pub: row.try_get(12)? },
+        coordinates: Coordinates {
+            url: row.try_get(10)?,
+            relay: row.try_get(11)?,
+            enc_pub: row.try_get(12)?,
+            enc_pub_pq: None,
+        },
         record: row.try_get(13)?,
         is_vouched: row.try_get(14)?,
         created: UnixSeconds(row.try_get(15)?),

@@ -25,6 +25,8 @@ pub(super) fn card_of(key: &Key, url: &str) -> wire_json::Value {
         version: "0",
         profile: &card::Profile::default(),
         enc_pub: None,
+        enc_pub_pq: None,
+        relay: None,
         open_door: true,
         methods: &["message/send"],
         skills: &[],

@@ -112,7 +112,7 @@ impl PeerFacts {
         check(&relay, is_relay, say::BAD_RELAY)?;
         check(&enc_pub, is_enc_pub, say::BAD_ENC_PUB)?;
         let name = name.map(|name| text::peer_name(&name)).filter(|name| !name.is_empty());
-        Ok(PeerFacts { name, coordinates: Coordinates { url, relay, enc_pub } })
+        Ok(PeerFacts { name, coordinates: Coordinates { url, relay, enc_pub, enc_pub_pq: None } })
     }
 }
 

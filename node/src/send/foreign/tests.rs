@@ -19,6 +19,7 @@ fn request(target: &str) -> SendRequest {
         retries: 2,
         unverified: true,
         allow_private: false,
+        via: None,
     }
 }
 

@@ -20,6 +20,7 @@ fn request(target: &str) -> SendRequest {
         retries: 2,
         unverified: false,
         allow_private: false,
+        via: None,
     }
 }
 
@@ -404,7 +405,12 @@ async fn a_private_address_out_of_a_peers_mouth_is_not_dialled() {
         did: key(2).did().clone(),
         peer_name: Some("south".to_owned()),
         own_name: None,
-        coordinates: muretai_store::contacts::Coordinates { url: Some(south.url.clone()), relay: None, enc_pub: None },
+        coordinates: muretai_store::contacts::Coordinates {
+            url: Some(south.url.clone()),
+            relay: None,
+            enc_pub: None,
+            enc_pub_pq: None,
+        },
         source: muretai_store::contacts::CoordinateSource::Peer,
         allow_private: false,
         now: now(),

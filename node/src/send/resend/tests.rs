@@ -17,6 +17,7 @@ fn message(target: &str) -> SendRequest {
         retries: 0,
         unverified: false,
         allow_private: false,
+        via: None,
     }
 }
 

@@ -137,7 +137,7 @@ impl Agent {
         let Some(target) = self.store().contact(&row.target).await? else { return Ok(Carried::Done) };
         let vc = json::parse(row.vc.as_bytes()).map_err(|_| StoreError::Damaged)?;
         let text = introduction_text(&row, &target);
-        let Coordinates { url, relay, enc_pub } = target.coordinates;
+        let Coordinates { url, relay, enc_pub, .. } = target.coordinates;
         let mut extra = Object::from([("held_vc".to_owned(), vc)]);
         let facts = [
             ("held_vc_name", target.peer_name),
@@ -218,6 +218,7 @@ impl Agent {
             retries: 1,
             unverified: false,
             allow_private: false,
+            via: None,
         };
         Ok(match self.send_owed(resolved, &request, notice).await {
             Ok(()) => Carried::Done,
@@ -259,7 +260,7 @@ impl Agent {
 fn about(did: &Did, contact: Option<Contact>) -> Value {
     let mut subject = Object::from([("did".to_owned(), Value::from(did))]);
     if let Some(contact) = contact {
-        let Coordinates { url, relay, enc_pub } = contact.coordinates;
+        let Coordinates { url, relay, enc_pub, .. } = contact.coordinates;
         for (key, value) in [("name", contact.peer_name), ("url", url), ("relay", relay), ("enc_pub", enc_pub)] {
             if let Some(value) = value {
                 subject.insert(key.to_owned(), value.into());

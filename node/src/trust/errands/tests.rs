@@ -88,7 +88,7 @@ async fn asked(north: &Owned, url: Option<&str>) -> RequestRow {
         wire_id: Some("r1".to_owned()),
         peer_name: Some("south".to_owned()),
         note: None,
-        coordinates: Coordinates { url: url.map(str::to_owned), relay: None, enc_pub: None },
+        coordinates: Coordinates { url: url.map(str::to_owned), relay: None, enc_pub: None, enc_pub_pq: None },
         record: None,
         is_vouched: false,
         created: now(),
