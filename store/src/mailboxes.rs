@@ -258,6 +258,9 @@ pub trait Mailboxes: Send + Sync + 'static {
     /// Leaves the answer to a letter whose depositor waits; `false` when this mailbox has no letter that is awaited now.
     /// Kept for a minute.
     async fn put_answer(&self, did: &Did, qid: Qid, blob: &str, now: UnixSeconds) -> Result<bool, MailboxError>;
+    /// The depositor of this letter waits no longer: it is not awaited from now on, and an answer that was left is
+    /// dropped. Without it a listener would be told that an answer was delivered which nobody takes.
+    async fn stop_waiting(&self, did: &Did, qid: Qid) -> Result<(), MailboxError>;
     /// Takes an answer, once.
     async fn take_answer(&self, qid: Qid) -> Result<Option<String>, MailboxError>;
     /// Publishes a card; only a greater `ts` replaces one.
