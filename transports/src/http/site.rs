@@ -20,6 +20,8 @@ pub struct Head {
     pub query: Option<String>,
     /// `Accept` names `text/event-stream`.
     pub accepts_events: bool,
+    /// `Forwarded`, `X-Forwarded-For`, `X-Real-IP` or `Via` is there: a proxy speaks for somebody else.
+    pub is_forwarded: bool,
     /// The first `X-Forwarded-For` is not read; this is the socket's other end.
     pub remote: SocketAddr,
 }
