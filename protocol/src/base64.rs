@@ -32,17 +32,17 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// Strict: decoding and encoding again gives the identical string. `None` otherwise.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let unpadded = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
-    // With exact padding, stripping it from a multiple of four cannot leave a whole group less one or two.
-    (text.len() - unpadded.len() == padding(unpadded.len())).then(|| decode_unpadded(unpadded, &STANDARD_VALUES))?
+    decode_unpadded(exactly_padded(text)?, &STANDARD_VALUES)
 }
 
-/// Whether [`decode`] would take the text.
+/// Whether [`decode`] would take the text. Nothing is allocated.
 pub fn is_strict(text: &str) -> bool {
-    decode(text).is_some()
+    let Some(unpadded) = exactly_padded(text) else { return false };
+    let full = unpadded.len() / 4 * 4;
+    let (groups, rest) = unpadded.as_bytes().split_at(full);
+    // No early end: letters are megabytes, and this loop runs several bytes at a time.
+    let is_alphabet = groups.iter().fold(0, |found, &c| found | (STANDARD_VALUES[usize::from(c)] & 0x80)) == 0;
+    is_alphabet && (rest.is_empty() || decode_group(rest, &STANDARD_VALUES).is_some())
 }
 
 /// base64url without padding.
@@ -60,6 +60,16 @@ pub fn decode_url_lenient(text: &str) -> Option<Vec<u8>> {
     let unpadded = text.trim_end_matches('=');
     let found = text.len() - unpadded.len();
     (found == 0 || found == padding(unpadded.len())).then(|| decode_url(unpadded))?
+}
+
+/// The text without its padding, when that is exact.
+fn exactly_padded(text: &str) -> Option<&str> {
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let unpadded = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
+    // With exact padding, stripping it from a multiple of four cannot leave a whole group less one or two.
+    (text.len() - unpadded.len() == padding(unpadded.len())).then_some(unpadded)
 }
 
 /// The number of `=` after so many characters.
@@ -81,22 +91,26 @@ fn encode_unpadded(bytes: &[u8], alphabet: &[u8; 64]) -> String {
 fn decode_unpadded(text: &str, values: &[u8; 256]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for group in text.as_bytes().chunks(4) {
-        let mut bits = 0;
-        for (i, &character) in group.iter().enumerate() {
-            let value = values[usize::from(character)];
-            if value == NONE {
-                return None;
-            }
-            bits |= u32::from(value) << (18 - 6 * i);
-        }
-        let [_, decoded @ ..] = bits.to_be_bytes();
-        let (kept, unused) = decoded.split_at(group.len() - 1);
-        if kept.is_empty() || unused.iter().any(|&byte| byte != 0) {
-            return None;
-        }
-        bytes.extend_from_slice(kept);
+        let (decoded, len) = decode_group(group, values)?;
+        bytes.extend_from_slice(&decoded[..len]);
     }
     Some(bytes)
+}
+
+/// The bytes of one group of 1 to 4 characters, and how many they are.
+fn decode_group(group: &[u8], values: &[u8; 256]) -> Option<([u8; 3], usize)> {
+    let mut bits = 0;
+    for (i, &character) in group.iter().enumerate() {
+        let value = values[usize::from(character)];
+        if value == NONE {
+            return None;
+        }
+        bits |= u32::from(value) << (18 - 6 * i);
+    }
+    let [_, decoded @ ..] = bits.to_be_bytes();
+    let len = group.len() - 1;
+    let is_exact = len > 0 && decoded[len..].iter().all(|&byte| byte == 0);
+    is_exact.then_some((decoded, len))
 }
 
 #[cfg(test)]
@@ -155,6 +169,7 @@ mod tests {
 
         #[test]
         fn what_decodes_encodes_to_the_same_text(text in "[A-Za-z0-9+/=_-]{0,24}") {
+            prop_assert_eq!(is_strict(&text), decode(&text).is_some());
             if let Some(bytes) = decode(&text) {
                 prop_assert_eq!(encode(&bytes), text.clone());
             }

@@ -4,10 +4,12 @@ mod deposit;
 mod items;
 mod token;
 
-pub use deposit::{Deposit, DepositError, MAX_DEPOSIT_ID_BYTES, deposit_payload};
+pub use deposit::{Deposit, DepositError, MAX_DEPOSIT_ID_BYTES, deposit_id, deposit_payload};
 pub use items::{BadItem, Batch, Item};
 pub use token::{Epoch, MINUTE_TOLERANCE, listen_payload, listen_token, minute_of, verify_token};
 
+/// Longest wait of a poll and of a synchronous call, in seconds (9.2, 9.3).
+pub const MAX_WAIT_SECS: u64 = 25;
 /// How long a relay keeps a letter, in seconds: 7 days (9.2).
 pub const MAILBOX_RETENTION_SECS: i64 = 7 * 86_400;
 

@@ -9,8 +9,9 @@ use muretai_protocol::{
     invite::{InviteError, Link, parse_link, token_link, verify},
     json,
     json::{Value, canonical_as_received, parse},
+    relay::{Deposit, DepositError, deposit_payload, listen_payload, listen_token, verify_token},
     sealed::{DoesNotOpen, SealingKey},
-    sign::Seed,
+    sign::{Seed, SigningKey},
     urls::origin,
 };
 
@@ -44,8 +45,12 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
+fn seed(hex: &str) -> Seed {
+    Seed::from_bytes(bytes(hex).try_into().unwrap())
+}
+
 fn sealing_key(seed_hex: &str) -> SealingKey {
-    SealingKey::from_seed(&Seed::from_bytes(bytes(seed_hex).try_into().unwrap()))
+    SealingKey::from_seed(&seed(seed_hex))
 }
 
 /// The value with one more member.
@@ -157,6 +162,47 @@ fn the_hybrid_letter_opens() {
     let sender = sealing_key(text(case, "senderSeed"));
     let sealed = sender.seal_hybrid(text(case, "recipientEncPub"), pq, b"back", b"ad", [1; 12], [2; 32]).unwrap();
     assert_eq!(recipient.open(text(case, "senderEncPub"), &sealed, b"ad").as_deref(), Ok(b"back".as_slice()));
+}
+
+#[test]
+fn deposits_are_signed_by_plain_joining() {
+    let Some(vectors) = vectors("wire_vectors.json") else { return };
+    let key = SigningKey::from_seed(&seed(text(&vectors, "relay.seedA")));
+    for case in cases(&vectors, "relay.send", 3) {
+        let (name, id, blob) = (text(case, "name"), text(case, "id"), text(case, "blob"));
+        let payload = deposit_payload(text(case, "to"), text(case, "from"), id, blob);
+        assert_eq!(payload, text(case, "sendSigMsg"), "{name}");
+        let to: Did = text(case, "to").parse().unwrap();
+        let deposit = Deposit::sign(&key, &to, &sealing_key(&"00".repeat(32)).enc_pub(), id, blob.to_owned());
+        assert_eq!((deposit.from.as_str(), deposit.sig.as_str()), (text(case, "from"), text(case, "sig")), "{name}");
+        assert!(deposit.is_signed(), "{name}");
+        match Deposit::read(deposit.to_json().as_bytes()) {
+            Ok(read) => assert_eq!(read, deposit, "{name}"),
+            // The signature holds; a letter that nobody could open is refused all the same.
+            Err(DepositError::BadBlob) => assert_eq!(name, "empty-blob"),
+            Err(error) => panic!("{name}: {error}"),
+        }
+        let other = Deposit { id: format!("{id}0"), ..deposit };
+        assert!(!other.is_signed(), "{name}");
+    }
+}
+
+#[test]
+fn listen_tokens_are_for_one_minute_at_one_origin() {
+    let Some(vectors) = vectors("wire_vectors.json") else { return };
+    let key = SigningKey::from_seed(&seed(text(&vectors, "relay.seedA")));
+    for case in cases(&vectors, "relay.listen", 4) {
+        let (name, minute) = (text(case, "name"), at(case, "minute").as_i64().unwrap());
+        let origin = origin(text(case, "relayUrl"));
+        assert_eq!(origin, text(case, "origin"), "{name}");
+        assert_eq!(key.did().as_str(), text(case, "did"), "{name}");
+        assert_eq!(listen_payload(text(case, "did"), minute, &origin), text(case, "listenTokenMsg"), "{name}");
+        let token = listen_token(&key, minute, &origin);
+        assert_eq!(token, text(case, "token"), "{name}");
+        assert!(verify_token(key.did(), minute, &origin, &token, UnixSeconds(minute * 60)), "{name}");
+        assert!(!verify_token(key.did(), minute + 1, &origin, &token, UnixSeconds(minute * 60)), "{name}");
+        assert!(!verify_token(key.did(), minute, "https://relay.example", &token, UnixSeconds(minute * 60)), "{name}");
+    }
 }
 
 #[test]

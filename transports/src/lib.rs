@@ -190,6 +190,11 @@ pub trait Service: Send + Sync {
         let _ = letter;
         true
     }
+    /// Takes note that nobody heard the answer to a request that came as [`Way::Call`] through a relay: who asked has
+    /// gone. What the request did is done; the answer has to travel as a letter of its own.
+    async fn unheard(&self, postmark: &Postmark, answer: Bytes) {
+        let _ = (postmark, answer);
+    }
 }
 
 /// A way for bytes to travel.

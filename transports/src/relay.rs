@@ -50,7 +50,39 @@ pub struct RelayTimes {
     pub min_pause: Duration,
     /// The longest pause.
     pub max_pause: Duration,
+    /// Where this process is to die, for crash tests.
+    pub fault: Option<Fault>,
 }
+
+/// A point of receiving letters at which a crash test has the process end, as if it were killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Letters were fetched; none was handed over.
+    AfterFetch,
+    /// The service took a letter; it is not acknowledged.
+    AfterCommit,
+    /// The relay has an acknowledgement.
+    AfterAck,
+}
+
+impl std::str::FromStr for Fault {
+    type Err = UnknownFault;
+
+    /// Reads `after-fetch`, `after-commit` and `after-ack`.
+    fn from_str(text: &str) -> Result<Fault, UnknownFault> {
+        match text {
+            "after-fetch" => Ok(Fault::AfterFetch),
+            "after-commit" => Ok(Fault::AfterCommit),
+            "after-ack" => Ok(Fault::AfterAck),
+            _ => Err(UnknownFault),
+        }
+    }
+}
+
+/// No point of that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a fault is `after-fetch`, `after-commit` or `after-ack`")]
+pub struct UnknownFault;
 
 impl Default for RelayTimes {
     fn default() -> RelayTimes {
@@ -58,6 +90,7 @@ impl Default for RelayTimes {
             answer_wait: Duration::ZERO,
             min_pause: Duration::from_secs(1),
             max_pause: Duration::from_secs(60),
+            fault: None,
         }
     }
 }

@@ -1,4 +1,6 @@
 //! `POST <relay>/send` (9.2): who deposits what for whom, signed by plain joining.
+use sha2::{Digest as _, Sha256};
+
 use crate::{
     Did, hex,
     json::{self, Object, ParseError, Value},
@@ -11,6 +13,14 @@ pub const MAX_DEPOSIT_ID_BYTES: usize = 256;
 /// What the signature of a deposit covers.
 pub fn deposit_payload(to: &str, from: &str, id: &str, blob: &str) -> String {
     [to, from, id, blob].join("|")
+}
+
+/// The id of the deposit that brings this message to this recipient: the first 32 hex digits of
+/// `SHA-256(to "|" messageId)`. The same in every attempt, so that a relay that still has the letter recognises it; who
+/// does not know the message id learns nothing from it.
+pub fn deposit_id(message_id: &str, to: &Did) -> String {
+    let digest = Sha256::new().chain_update(to.as_str()).chain_update("|").chain_update(message_id).finalize();
+    hex::encode(&digest[..16])
 }
 
 /// A letter on its way to a relay. Whether `from` signed it is what [`Deposit::is_signed`] tells.
@@ -55,7 +65,7 @@ pub enum DepositError {
 }
 
 impl Deposit {
-    /// Signs a deposit. `id` is 32 hex digits of randomness, the same in every attempt.
+    /// Signs a deposit. `id` is the same in every attempt, as [`deposit_id`] makes it, or 32 hex digits of randomness.
     pub fn sign(key: &SigningKey, to: &Did, from_enc: &str, id: &str, blob: String) -> Deposit {
         let from = key.did().clone();
         let sig = key.sign_base64(deposit_payload(to.as_str(), from.as_str(), id, &blob).as_bytes());
@@ -97,6 +107,17 @@ impl Deposit {
 
     /// The request body.
     pub fn to_json(&self) -> String {
+        Value::from(self.to_object()).to_json()
+    }
+
+    /// The request body of `POST /rpc`: the same, and how many seconds the depositor waits for an answer at most.
+    pub fn to_json_waiting(&self, wait_secs: u64) -> String {
+        let mut body = self.to_object();
+        body.insert("wait".to_owned(), i64::try_from(wait_secs).unwrap_or(i64::MAX).into());
+        Value::from(body).to_json()
+    }
+
+    fn to_object(&self) -> Object {
         let mut body = Object::new();
         let mut put = |name: &str, value: &str| body.insert(name.to_owned(), value.into());
         put("to", self.to.as_str());
@@ -107,14 +128,16 @@ impl Deposit {
         put("id", &self.id);
         put("blob", &self.blob);
         put("sig", &self.sig);
-        Value::from(body).to_json()
+        body
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::sign::Seed;
+    use crate::{base64, sign::Seed};
 
     fn key(n: u8) -> SigningKey {
         SigningKey::from_seed(&Seed::from_bytes([n; 32]))
@@ -164,5 +187,47 @@ mod tests {
         assert!(refusal("sig", Value::Null).contains("`sig`"));
         assert!(matches!(Deposit::read(b"[").unwrap_err(), DepositError::NotJson(_)));
         assert!(matches!(Deposit::read(b"[]").unwrap_err(), DepositError::Missing("to")));
+    }
+    #[test]
+    fn ids_are_of_a_message_and_its_recipient() {
+        let (south, east) = (key(2), key(3));
+        let id = deposit_id("m1", south.did());
+        assert_eq!(id.len(), 32);
+        assert_eq!(id, deposit_id("m1", south.did()));
+        assert_ne!(id, deposit_id("m2", south.did()));
+        assert_ne!(id, deposit_id("m1", east.did()));
+    }
+
+    #[test]
+    fn a_synchronous_call_is_a_deposit_that_says_how_long_it_waits() {
+        let body = deposit().to_json_waiting(10);
+        assert_eq!(Deposit::read(body.as_bytes()).unwrap(), deposit());
+        assert_eq!(json::parse(body.as_bytes()).unwrap().member("wait").and_then(Value::as_i64), Some(10));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn reads_every_deposit_that_it_writes(
+            id in "[^|\\p{Cc}]{1,40}",
+            blob in proptest::collection::vec(any::<u8>(), 1..80),
+            hint in any::<Option<[u8; 32]>>(),
+        ) {
+            let mut deposit = Deposit::sign(&key(1), key(2).did(), "", &id, base64::encode(&blob));
+            deposit.from_enc = hint.map(|hint| hex::encode(&hint));
+            let text = deposit.to_json();
+            let read = Deposit::read(text.as_bytes()).unwrap();
+            prop_assert!(read.is_signed());
+            prop_assert_eq!(read, deposit);
+            for end in (0..text.len()).step_by(7) {
+                prop_assert!(Deposit::read(&text.as_bytes()[..end]).is_err());
+            }
+        }
+
+        #[test]
+        fn no_body_makes_it_panic(bytes: Vec<u8>, text: String) {
+            let _ = (Deposit::read(&bytes), Deposit::read(text.as_bytes()));
+        }
     }
 }

@@ -106,6 +106,8 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn item() -> Item {
@@ -140,5 +142,49 @@ mod tests {
         assert!(!batch.more);
         assert_eq!(Batch::read(b"{}"), Ok(Batch::default()));
         assert!(Batch::read(b"").is_err());
+    }
+    #[test]
+    fn words_of_no_sane_length_are_no_words() {
+        let long = "7".repeat(MAX_WORD_BYTES + 1);
+        let item = Item { qid: long.clone(), ..item() };
+        assert_eq!(Item::from_value(&item.to_value()), Err(BadItem { qid: None, why: "the item has no qid" }));
+        let item = Item { qid: "7".to_owned(), from: long.clone(), id: long, ..item };
+        let read = Item::from_value(&item.to_value()).unwrap();
+        assert_eq!((read.from.as_str(), read.id.as_str()), ("", ""));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn reads_every_batch_that_it_writes(
+            qids in proptest::collection::vec("[0-9a-zé-]{1,20}", 0..5),
+            blob in "[A-Za-z0-9+/]{0,40}",
+            ts in -json_safe()..json_safe(),
+            waits: bool,
+            more: bool,
+        ) {
+            let items: Vec<_> =
+                qids.into_iter().map(|qid| Item { qid, blob: blob.clone(), ts, waits, ..item() }).collect();
+            let values: Vec<Value> = items.iter().map(Item::to_value).collect();
+            let mut body = Object::new();
+            body.insert("items".to_owned(), Value::Array(values));
+            body.insert("more".to_owned(), more.into());
+            let text = Value::from(body).to_json();
+            let batch = Batch::read(text.as_bytes()).unwrap();
+            prop_assert_eq!(batch, Batch { items: items.into_iter().map(Ok).collect(), more });
+            for end in (0..text.len()).step_by(5) {
+                prop_assert!(Batch::read(&text.as_bytes()[..end]).is_err());
+            }
+        }
+
+        #[test]
+        fn no_body_makes_it_panic(bytes: Vec<u8>, text: String) {
+            let _ = (Batch::read(&bytes), Batch::read(text.as_bytes()));
+        }
+    }
+
+    fn json_safe() -> i64 {
+        crate::limits::MAX_SAFE_INT
     }
 }

@@ -63,6 +63,8 @@ impl fmt::Display for Epoch {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::sign::Seed;
 
@@ -100,6 +102,20 @@ mod tests {
         assert_eq!(Epoch::new(1_784_273_700_000, 9).as_str(), "1784273700000-0000000009");
         for bad in ["", "a b", "é", "a\n", &"9".repeat(65)] {
             assert_eq!(Epoch::parse(bad), None, "{bad:?}");
+        }
+    }
+    proptest! {
+        #[test]
+        fn epochs_are_ordered_as_their_times(a in 0_u64..9_999_999_999_999, b in 0_u64..9_999_999_999_999, pid: u32) {
+            let (first, second) = (Epoch::new(a, pid), Epoch::new(b, pid));
+            prop_assert_eq!(a.cmp(&b), first.cmp(&second));
+            prop_assert_eq!(Epoch::parse(first.as_str()), Some(first));
+        }
+
+        #[test]
+        fn no_token_makes_it_panic(token: String, minute: i64, now: i64, origin: String) {
+            let did = SigningKey::from_seed(&Seed::from_bytes([7; 32])).did().clone();
+            prop_assert!(!verify_token(&did, minute, &origin, &token, UnixSeconds(now)));
         }
     }
 }
