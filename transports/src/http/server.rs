@@ -1,4 +1,5 @@
-//! The server side (section 12.3): accepts connections, as many as allowed, and hands their requests to a service.
+//! The server side (section 12.3): accepts connections, as many as allowed, and hands their requests to a service of an
+//! agent or to a site.
 use std::{
     io,
     net::SocketAddr,
@@ -10,22 +11,27 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
-use super::ServerLimits;
+use super::{ServerLimits, site::Site};
 use crate::{Service, Stop, TransportError};
 
+mod agents;
 mod answers;
 mod body;
 mod chunked;
 mod connection;
+mod contain;
 mod deadline;
 mod framing;
 mod head;
 mod routes;
+mod sites;
 
-use connection::Shared;
+use agents::AgentHost;
+use connection::{Host, Shared};
+use sites::{HandOver, SiteHost};
 
 /// First pause after a failed `accept`; it doubles up to [`MAX_PAUSE`]. Running out of file descriptors passes.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
@@ -39,7 +45,10 @@ const LINGER_BYTES: usize = 262_144;
 /// How long a refused peer may take to send its request: an answer that is there before it confuses HTTP clients.
 const REFUSAL_DELAY: Duration = Duration::from_millis(250);
 
-/// A bound listener and what to serve there.
+/// The tasks of a listener, one a connection.
+type Tasks = JoinSet<Option<HandOver>>;
+
+/// A bound listener.
 #[derive(Debug)]
 pub(super) struct Server {
     address: SocketAddr,
@@ -62,15 +71,28 @@ impl Server {
         self.address
     }
 
-    /// Serves until stopped, then finishes what is under way. No error of a connection or of `accept` ends it.
+    /// Serves an agent until stopped, then finishes what is under way. No error of a connection or of `accept` ends it.
     pub(super) async fn listen(&self, service: Arc<dyn Service>, stop: Stop) -> Result<(), TransportError> {
+        self.serve(Host::Agent(Arc::new(AgentHost { service, mount: self.mount.clone() })), stop).await
+    }
+
+    /// The same for a site.
+    pub(super) async fn serve_site(&self, site: Arc<dyn Site>, stop: Stop) -> Result<(), TransportError> {
+        self.serve(Host::Site(Arc::new(SiteHost { site, mount: self.mount.clone() })), stop).await
+    }
+
+    async fn serve(&self, host: Host, stop: Stop) -> Result<(), TransportError> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let listener = listener.ok_or(TransportError::NotBound)?;
-        let shared = Arc::new(Shared::new(service, self.mount.clone(), self.limits.clone(), stop.clone()));
+        let shared = Arc::new(Shared::new(host, self.limits.clone(), stop.clone()));
         let mut tasks = JoinSet::new();
         accept_until_stopped(&listener, &shared, &stop, &mut tasks).await;
         drop(listener);
-        let finished = async { while tasks.join_next().await.is_some() {} };
+        let finished = async {
+            while let Some(ended) = tasks.join_next().await {
+                go_on(ended, &mut tasks);
+            }
+        };
         if tokio::time::timeout(self.limits.stop_timeout, finished).await.is_err() {
             tracing::warn!(open = tasks.len(), "connections were cut off at the end");
         }
@@ -79,7 +101,7 @@ impl Server {
     }
 }
 
-async fn accept_until_stopped(listener: &TcpListener, shared: &Arc<Shared>, stop: &Stop, tasks: &mut JoinSet<()>) {
+async fn accept_until_stopped(listener: &TcpListener, shared: &Arc<Shared>, stop: &Stop, tasks: &mut Tasks) {
     let slots = Arc::new(Semaphore::new(shared.limits.max_connections));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let mut pause = MIN_PAUSE;
@@ -89,7 +111,7 @@ async fn accept_until_stopped(listener: &TcpListener, shared: &Arc<Shared>, stop
             biased;
             () = &mut stopped => return,
             Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
-                log_panic(ended);
+                go_on(ended, tasks);
                 continue;
             }
             accepted = listener.accept() => accepted,
@@ -117,13 +139,13 @@ fn admit(
     shared: &Arc<Shared>,
     slots: &Arc<Semaphore>,
     refusals: &Arc<Semaphore>,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
 ) {
     if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
         let shared = Arc::clone(shared);
         tasks.spawn(async move {
-            let _slot = slot;
-            connection::serve(stream, remote, shared).await;
+            let taken = connection::serve(stream, remote, Arc::clone(&shared)).await;
+            shared.hand_over(taken?, slot)
         });
     } else if let Ok(slot) = Arc::clone(refusals).try_acquire_owned() {
         tracing::debug!(%remote, "too many connections");
@@ -131,6 +153,7 @@ fn admit(
             let _slot = slot;
             // Whether the peer waits for the answer is its own affair.
             let _ = tokio::time::timeout(LINGER, refuse(stream)).await;
+            None
         });
     } else {
         // Best effort: what matters more is that nothing of it is left a moment later.
@@ -169,11 +192,16 @@ async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn log_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!("a connection ended in a panic");
+/// What follows when a task has ended. A connection that a site takes over goes on in a task of its own, which is small:
+/// nothing in it has room for the HTTP library, and there may be very many of them.
+fn go_on(ended: Result<Option<HandOver>, JoinError>, tasks: &mut Tasks) {
+    match ended {
+        Ok(None) => {}
+        Ok(Some(hand_over)) => {
+            tasks.spawn(hand_over.run());
+        }
+        Err(error) if error.is_panic() => tracing::error!("a connection ended in a panic"),
+        Err(_) => {}
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::net::TcpStream;
 
-use super::ServerLimits;
+use super::{ServerLimits, server::Server};
 use crate::{Stop, TransportError};
 
 /// The head of a request, as far as sites look at it. The `Host` header is not among it: nobody may decide by it.
@@ -20,9 +20,10 @@ pub struct Head {
     pub query: Option<String>,
     /// `Accept` names `text/event-stream`.
     pub accepts_events: bool,
-    /// `Forwarded`, `X-Forwarded-For`, `X-Real-IP` or `Via` is there: a proxy speaks for somebody else.
+    /// `Forwarded`, `X-Forwarded-For`, `X-Real-IP` or `Via` is there: a proxy speaks for somebody else. What they say is
+    /// not read.
     pub is_forwarded: bool,
-    /// The first `X-Forwarded-For` is not read; this is the socket's other end.
+    /// The socket's other end.
     pub remote: SocketAddr,
 }
 
@@ -40,14 +41,21 @@ pub struct Request {
 pub struct Answer {
     /// HTTP status.
     pub status: u16,
-    /// Content-Type.
+    /// Content-Type; empty for none.
     pub content_type: &'static str,
     /// The body.
     pub body: Bytes,
     /// `Retry-After`, in seconds.
     pub retry_after: Option<u64>,
-    /// `Allow`, for 405 and OPTIONS; also what CORS names.
+    /// `Allow`, for 405 and OPTIONS; also what CORS names. Methods separated by `, `.
     pub allow: Option<&'static str>,
+}
+
+impl Answer {
+    /// Makes an answer with JSON.
+    pub fn json(status: u16, body: impl Into<Bytes>) -> Answer {
+        Answer { status, content_type: "application/json", body: body.into(), retry_after: None, allow: None }
+    }
 }
 
 /// A connection whose request the site answers itself, byte by byte. No buffer of the server is left behind it.
@@ -62,12 +70,14 @@ pub struct TakenOver {
 /// What is served.
 #[async_trait]
 pub trait Site: Send + Sync + 'static {
-    /// How large the body of such a request may be, 0 for none: a larger one is answered 413 without reaching
-    /// [`Site::answer`].
+    /// How large the body of such a request may be: a larger one is answered 413 without reaching [`Site::answer`]. 0
+    /// where no body is wanted: whatever comes is read away, and the request is answered as if it had none.
     fn max_body_bytes(&self, head: &Head) -> usize;
-    /// Answers. A panic becomes 500. Dropped when the client goes away.
+    /// Answers; HEAD comes as a GET, OPTIONS as itself. A panic becomes 500. Dropped a second after the client has gone
+    /// away or closed its sending side.
     async fn answer(&self, request: Request) -> Answer;
-    /// Whether such a request (GET, without a body) is taken over, instead of answered.
+    /// Whether such a GET is taken over, instead of answered. It is without a body and the last request of its
+    /// connection: with a body, as HEAD, or with more bytes behind it, it is refused.
     fn takes_over(&self, head: &Head) -> bool {
         let _ = head;
         false
@@ -80,27 +90,31 @@ pub trait Site: Send + Sync + 'static {
 
 /// A bound HTTP server of a site.
 #[derive(Debug)]
-pub struct SiteServer {}
+pub struct SiteServer {
+    server: Server,
+}
 
 impl SiteServer {
-    /// Binds; port 0 picks one. `mount` is the path below which the site is, empty at a bare origin.
+    /// Binds; port 0 picks one. `mount` is the path below which the site is, empty at a bare origin. How large bodies
+    /// may be is the site's to say, not that of `limits`.
     ///
     /// # Errors
     /// [`TransportError::Bind`], [`TransportError::Mount`].
     pub async fn bind(address: SocketAddr, mount: &str, limits: ServerLimits) -> Result<SiteServer, TransportError> {
-        let _ = (address, mount, limits);
-        todo!()
+        Ok(SiteServer { server: Server::bind(address, mount, limits.clamped()).await? })
     }
 
     /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
-        todo!()
+        self.server.local_addr()
     }
 
     /// Serves until stopped, then finishes what is under way, at most `stop_timeout`; connections that were taken over
-    /// are told by the site itself.
+    /// are told by the site itself, within the same time.
+    ///
+    /// # Errors
+    /// None at present: no error of a connection or of `accept` ends it.
     pub async fn run(self, site: Arc<dyn Site>, stop: Stop) -> Result<(), TransportError> {
-        let _ = (site, stop);
-        todo!()
+        self.server.serve_site(site, stop).await
     }
 }

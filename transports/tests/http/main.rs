@@ -4,3 +4,4 @@ mod client;
 mod common;
 mod framing;
 mod server;
+mod site;

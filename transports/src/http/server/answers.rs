@@ -3,6 +3,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 
+use crate::http::site;
+
 /// What a connection is answered with.
 pub(super) type Answer = Response<Full<Bytes>>;
 
@@ -33,6 +35,8 @@ pub(super) enum Plain {
     TooManyHeaders,
     /// 200 with `-32603`: an internal fault is never a closed socket (section 5.1).
     Fault,
+    /// 500, for what is no JSON-RPC.
+    Broken,
     /// 503.
     Busy,
 }
@@ -47,6 +51,7 @@ impl Plain {
             Plain::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Plain::HeadTooLarge(_) | Plain::TooManyHeaders => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Plain::Fault => StatusCode::OK,
+            Plain::Broken => StatusCode::INTERNAL_SERVER_ERROR,
             Plain::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -74,7 +79,7 @@ impl Plain {
             Plain::TooManyHeaders => {
                 rpc_error(-32600, &format!("the request has more than {} header fields", super::head::MAX_HEADERS))
             }
-            Plain::Fault => rpc_error(-32603, "internal error"),
+            Plain::Fault | Plain::Broken => rpc_error(-32603, "internal error"),
             Plain::Busy => r#"{"error":"too many concurrent connections"}"#.to_owned(),
         }
     }
@@ -126,6 +131,23 @@ pub(super) fn with_body(status: StatusCode, content_type: &'static str, body: By
 /// What the service answered to a POST.
 pub(super) fn service_answer(status: StatusCode, body: Bytes) -> Answer {
     with_body(status, JSON, body, ALLOW_MOUNT)
+}
+
+/// What a site answered.
+pub(super) fn site_answer(given: site::Answer) -> Answer {
+    let status = StatusCode::from_u16(given.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = with_body(status, given.content_type, given.body, given.allow.unwrap_or(ALLOW_DEFAULT));
+    let headers = answer.headers_mut();
+    if given.content_type.is_empty() {
+        headers.remove(header::CONTENT_TYPE);
+    }
+    if let Some(allow) = given.allow {
+        headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+    }
+    if let Some(secs) = given.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
+    }
+    answer
 }
 
 /// 204 to `OPTIONS`.

@@ -3,10 +3,12 @@
 use std::{error::Error, io};
 
 use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use super::answers::Plain;
+use super::answers::{self, Answer, Plain};
+use crate::http::ServerLimits;
 
 /// Room that is made for a body before any of it has arrived: a promise of a megabyte costs nothing.
 const FIRST_ROOM: u64 = 65_536;
@@ -62,6 +64,25 @@ pub(super) async fn drain(mut body: Incoming, limit: usize) -> bool {
             Ok(Some(_)) | Err(_) => return false,
         }
     }
+}
+
+/// Reads away what there is of a body that nobody reads. Says whether another request may follow.
+pub(super) async fn drain_unread(body: Incoming, limits: &ServerLimits) -> bool {
+    body.is_end_stream() || drain(body, limits.drain_bytes).await
+}
+
+/// A refusal, given once the body is read away.
+pub(super) async fn unwanted(body: Incoming, plain: &Plain, limits: &ServerLimits) -> Answer {
+    let is_read = drain_unread(body, limits).await;
+    closing_unless(is_read, answers::answer(plain))
+}
+
+/// Ends the connection with this answer when the rest of its request was not read.
+pub(super) fn closing_unless(is_read: bool, mut answer: Answer) -> Answer {
+    if !is_read {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
 }
 
 /// The next piece of data; `None` at the end. Trailers are dropped.

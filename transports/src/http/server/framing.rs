@@ -4,7 +4,8 @@
 //! Bytes are passed on once they are approved: a head when it is complete and judged, a body as far as its length or
 //! its chunks say. So a pipelined request is judged like the first one. A bad head is never passed on: the library sees
 //! the end of the stream, finishes the answers that it owes, and then the refusal is written here. A body that stalls or
-//! breaks is reported to the library as an error, and the handler answers it.
+//! breaks is reported to the library as an error, and the handler answers it. A request that a site takes over is not
+//! passed on either: the library ends as with a bad head, and the socket is given away instead of closed.
 use std::{
     io,
     pin::Pin,
@@ -22,8 +23,12 @@ use super::{
     chunked::ChunkScanner,
     deadline::Deadline,
     head::{self, BodyLength},
+    sites::SiteConnection,
 };
-use crate::http::ServerLimits;
+use crate::http::{
+    ServerLimits,
+    site::{Head, TakenOver},
+};
 
 mod buffer;
 
@@ -78,6 +83,16 @@ pub(super) struct FramedStream {
     has_ended: bool,
     refusal: Option<Plain>,
     closing: Closing,
+    /// What a site has to say about requests.
+    site: Option<Arc<SiteConnection>>,
+    /// Requests that were approved to their ends.
+    passed: u64,
+    /// The request that a site takes over.
+    taken: Option<Box<Head>>,
+    /// The library was told to wait although there is something to say.
+    is_held: bool,
+    /// Since when an answer is made for a peer that has gone, or sends no more.
+    gone_since: Option<Instant>,
 }
 
 /// The steps of closing a connection.
@@ -97,7 +112,7 @@ enum Closing {
 }
 
 impl FramedStream {
-    pub(super) fn new(stream: TcpStream, limits: Arc<ServerLimits>) -> FramedStream {
+    pub(super) fn new(stream: TcpStream, limits: Arc<ServerLimits>, site: Option<Arc<SiteConnection>>) -> FramedStream {
         FramedStream {
             stream,
             limits,
@@ -114,7 +129,18 @@ impl FramedStream {
             has_ended: false,
             refusal: None,
             closing: Closing::NotYet,
+            site,
+            passed: 0,
+            taken: None,
+            is_held: false,
+            gone_since: None,
         }
+    }
+
+    /// The socket and the request that a site takes over, once the library is through.
+    pub(super) fn into_taken_over(self) -> Option<TakenOver> {
+        let head = *self.taken?;
+        Some(TakenOver { head, stream: self.stream })
     }
 
     /// Approves what can be approved of the buffered bytes.
@@ -171,6 +197,11 @@ impl FramedStream {
 
     fn approve_head(&mut self, len: usize) -> Result<Verdict, Plain> {
         let length = head::inspect(&self.buffer.bytes()[..len])?;
+        if let (Some(site), BodyLength::None) = (&self.site, length)
+            && let Some(head) = site.taken_over(&self.buffer.bytes()[..len])
+        {
+            return self.give_away(head, len);
+        }
         self.approved = len;
         self.is_first_request = false;
         match length {
@@ -184,7 +215,50 @@ impl FramedStream {
         Ok(Verdict::Approved)
     }
 
+    /// The library sees the end of the stream, and finishes.
+    fn give_away(&mut self, head: Head, len: usize) -> Result<Verdict, Plain> {
+        if self.buffer.bytes().len() > len {
+            return Err(Plain::BadRequest("nothing may follow this request"));
+        }
+        self.buffer.clear();
+        self.stage = Stage::Ended;
+        self.taken = Some(Box::new(head));
+        Ok(Verdict::Incomplete)
+    }
+
+    /// While an answer is made or written, the library reads only to see whether the peer has gone. Whatever else there is
+    /// to read or to say has to wait: the end of what is read would end the answer too.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_held = true;
+        self.is_waiting = false;
+        if !self.has_ended && self.buffer.is_empty() && matches!(self.stage, Stage::Head { .. }) {
+            match self.buffer.poll_fill(Pin::new(&mut self.stream), cx, self.limits.max_head_bytes) {
+                Poll::Ready(Ok(0)) => self.has_ended = true,
+                Poll::Ready(Ok(_)) | Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        if !self.has_ended || !self.is_awaited() {
+            return Poll::Pending;
+        }
+        // Who has only closed its sending side gets the answers that are made at once.
+        let gone_since = *self.gone_since.get_or_insert_with(Instant::now);
+        ready!(self.deadline.poll(gone_since + LINGER, cx));
+        Poll::Ready(Ok(()))
+    }
+
+    /// Says whether a site has a request and no answer yet.
+    fn is_awaited(&self) -> bool {
+        self.site.as_ref().is_some_and(|site| site.answered() < self.passed)
+    }
+
+    /// Says whether an answer of a site is made or written.
+    fn is_answering(&self) -> bool {
+        self.site.is_some() && (self.write_by.is_some() || self.is_awaited())
+    }
+
     fn end_request(&mut self) {
+        self.passed += 1;
         self.stage = Stage::Head { searched: 0 };
         self.buffer.expect_large(false);
         self.started = None;
@@ -290,6 +364,9 @@ impl Read for FramedStream {
                 this.approved -= len;
                 return Poll::Ready(Ok(()));
             }
+            if this.is_answering() {
+                return this.poll_gone(cx);
+            }
             if !this.buffer.is_empty() && this.started.is_none() {
                 this.started = Some(Instant::now());
             }
@@ -333,6 +410,10 @@ impl Write for FramedStream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.write_by = None;
+        if this.is_held && !this.is_answering() {
+            this.is_held = false;
+            cx.waker().wake_by_ref();
+        }
         if this.is_waiting && this.poll_deadline(cx).is_ready() && !this.is_woken {
             this.is_woken = true;
             cx.waker().wake_by_ref();
@@ -342,6 +423,9 @@ impl Write for FramedStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.taken.is_some() {
+            return Poll::Ready(Ok(()));
+        }
         loop {
             match &mut this.closing {
                 Closing::NotYet => {

@@ -20,21 +20,34 @@ pub(super) enum Address<'u> {
     Nothing(Option<&'static str>),
 }
 
-/// Finds what `uri` names below `mount`, which has no trailing slash.
+/// Finds what `uri` names below the mount of an agent.
 pub(super) fn find<'u>(mount: &str, uri: &'u Uri) -> Address<'u> {
+    match below(mount, uri).map(|path| &path[1..]) {
+        Ok("") => Address::Mount,
+        Ok(document) if DOCUMENTS.contains(&document) || is_invite(document) => Address::Document(document),
+        Ok(_) => Address::Nothing(None),
+        Err(detail) => Address::Nothing(detail),
+    }
+}
+
+/// The path of `uri` below `mount`, which has no trailing slash; it begins with `/`. At the mount itself the slash may be
+/// missing.
+///
+/// # Errors
+/// It is not below the mount; with a reason where that is not plain.
+pub(super) fn below<'u>(mount: &str, uri: &'u Uri) -> Result<&'u str, Option<&'static str>> {
     if uri.scheme().is_some() || uri.authority().is_some() {
-        return Address::Nothing(Some("the request target must be a path, not a whole URL"));
+        return Err(Some("the request target must be a path, not a whole URL"));
     }
     let path = uri.path();
     if path.starts_with("//") {
-        return Address::Nothing(Some("the request target must not start with two slashes"));
+        return Err(Some("the request target must not start with two slashes"));
     }
-    let Some(below) = path.strip_prefix(mount) else { return Address::Nothing(None) };
+    let below = path.strip_prefix(mount).ok_or(None)?;
     match below.strip_prefix('/') {
-        Some("") => Address::Mount,
-        None if below.is_empty() && !mount.is_empty() => Address::Mount,
-        Some(document) if DOCUMENTS.contains(&document) || is_invite(document) => Address::Document(document),
-        _ => Address::Nothing(None),
+        Some(rest) if !rest.starts_with('/') => Ok(below),
+        None if below.is_empty() && !mount.is_empty() => Ok("/"),
+        _ => Err(None),
     }
 }
 
