@@ -16,7 +16,7 @@ CREATE TABLE contacts (
     allow_private INTEGER NOT NULL,
     added INTEGER NOT NULL,
     last_seen INTEGER
-, expertise TEXT NOT NULL DEFAULT '[]') STRICT;
+, expertise TEXT NOT NULL DEFAULT '[]', enc_pub_pq TEXT) STRICT;
 
 CREATE TABLE invites (
     id INTEGER PRIMARY KEY,
@@ -48,7 +48,7 @@ CREATE TABLE messages (
     sig TEXT,
     text TEXT NOT NULL,
     extra TEXT
-) STRICT;
+, code INTEGER) STRICT;
 
 CREATE INDEX messages_unread ON messages (is_unread) WHERE is_unread = 1;
 
@@ -199,3 +199,41 @@ CREATE TABLE domains (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX domains_peer ON domains (peer);
+
+CREATE INDEX messages_sent ON messages (message_id) WHERE status IS NOT NULL;
+
+CREATE TABLE outbox (
+    seq INTEGER PRIMARY KEY,
+    peer INTEGER NOT NULL REFERENCES peers (id),
+    kind INTEGER NOT NULL,
+    is_reply INTEGER NOT NULL,
+    is_taken INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    deposited INTEGER,
+    relay TEXT,
+    via TEXT,
+    fallback_relay TEXT,
+    fallback_enc_pub TEXT,
+    last_error TEXT,
+    extra TEXT
+) STRICT;
+
+CREATE INDEX outbox_due ON outbox (due);
+
+CREATE INDEX outbox_kind ON outbox (kind, seq);
+
+CREATE INDEX outbox_peer ON outbox (peer);
+
+CREATE TABLE rejected (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    received INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    code INTEGER,
+    relay TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    letter TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT;

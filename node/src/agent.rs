@@ -8,6 +8,7 @@ use muretai_protocol::{
 };
 use muretai_store::{Store, StoreError};
 use muretai_transports::http::HttpTransport;
+use tokio::sync::Notify;
 
 use crate::{home::AgentDir, trust::revocations::RevocationCache};
 
@@ -26,6 +27,8 @@ pub(crate) struct Inner {
     /// Relays that the owner configured.
     pub(crate) relays: OnceLock<Vec<String>>,
     pub(crate) revocations: RevocationCache,
+    /// Rung when this process writes a row of the outbox.
+    pub(crate) outbox_written: Notify,
 }
 
 impl Agent {
@@ -37,8 +40,9 @@ impl Agent {
         let key = SigningKey::from_seed(seed);
         let store = Store::open_of(&dir.database(), key.did()).await?;
         let (sealing, revocations) = (SealingKey::from_seed(seed), RevocationCache::default());
-        let (http, relays) = (Arc::new(http), OnceLock::new());
-        Ok(Agent { inner: Arc::new(Inner { dir, key, sealing, store, http, relays, revocations }) })
+        let (http, relays, outbox_written) = (Arc::new(http), OnceLock::new(), Notify::new());
+        let inner = Inner { dir, key, sealing, store, http, relays, revocations, outbox_written };
+        Ok(Agent { inner: Arc::new(inner) })
     }
     /// The address.
     pub fn did(&self) -> &Did {

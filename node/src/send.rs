@@ -4,7 +4,9 @@ pub(crate) mod answer;
 mod commands;
 mod delivery;
 pub mod error;
+pub mod flush;
 pub mod foreign;
+pub(crate) mod notice;
 pub mod outbox;
 pub mod peer;
 mod presented;
@@ -13,6 +15,7 @@ pub(crate) mod resolve;
 pub mod target;
 
 pub use error::SendError;
+pub use flush::{FlushOutcome, FlushRequest, Word};
 pub use outbox::{ReplyCommand, SendRequest, Sent, SentReply, SentStatus};
 pub use resend::ResendRequest;
 pub use resolve::ResolvedPeer;

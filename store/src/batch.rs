@@ -16,6 +16,7 @@ use crate::{
     StoreError,
     handled::{self, Digest, ENTRY_BYTES, KEY_BYTES, Key, SharedTail, Tail, catch_up, digest_in_table},
     messages::{Committed, Received},
+    outbox::rows,
     writer::{begin, commit, roll_back},
 };
 
@@ -147,7 +148,7 @@ impl Batch {
     }
 
     /// One statement for all, when that will do: all senders are known and were seen lately, no id is a duplicate as far
-    /// as memory tells, and the log needs no other care.
+    /// as memory tells, the log needs no other care, and nobody's outbox is concerned.
     fn plan<'p>(&self, pending: &'p [Pending]) -> Option<Chunk<'p>> {
         let number = |one: &Pending| {
             let peer = self.peers.get(one.message.from.as_str())?;
@@ -156,7 +157,11 @@ impl Batch {
         let peers = pending.iter().map(number).collect::<Option<_>>()?;
         // What is checked and the log row that it is checked against belong together: one lock.
         let tail = self.tail.lock();
-        let is_ready = pending.len() <= MAX_CHUNK && tail.is_loaded() && tail.spent_until().is_none();
+        let is_plain = |one: &Pending| one.message.reply_by.is_none() && one.message.settles.is_none();
+        let is_ready = pending.len() <= MAX_CHUNK
+            && pending.iter().all(is_plain)
+            && tail.is_loaded()
+            && tail.spent_until().is_none();
         (is_ready && !has_duplicate(pending, &tail)).then(|| Chunk {
             messages: pending.iter().collect(),
             peers,
@@ -273,8 +278,13 @@ impl Batch {
             let peers = peers.collect::<Option<_>>().ok_or(StoreError::Damaged)?;
             let slice = if inserted.seen == seen { inserted.slice.clone() } else { Vec::new() };
             let chunk = Chunk { messages: messages.to_vec(), peers, seen: inserted.seen, slice };
-            inserted.committed.append(&mut chunk.insert(conn, |statement| &statement.insert).await?);
+            let mut committed = chunk.insert(conn, |statement| &statement.insert).await?;
+            chunk.follow_up(conn, &committed).await?;
+            inserted.committed.append(&mut committed);
             inserted.seen += 1;
+        }
+        if all.iter().any(|one| one.message.reply_by.is_some()) {
+            rows::bound(conn).await?;
         }
         inserted.learned = learned;
         Ok(inserted)
@@ -394,6 +404,24 @@ impl Chunk<'_> {
         }
         // What is left is unbound, which SQLite reads as NULL.
         Ok(to)
+    }
+
+    /// Puts replies that nobody waits for into the outbox, and records what messages say about ours.
+    async fn follow_up(&self, conn: &mut SqliteConnection, committed: &[Committed]) -> Result<(), StoreError> {
+        for ((one, peer), committed) in self.messages.iter().zip(&self.peers).zip(committed) {
+            let (Received { reply, reply_by, settles, received, .. }, Committed::Stored { seq }) =
+                (&one.message, *committed)
+            else {
+                continue;
+            };
+            if let (Some(reply), Some(by)) = (reply, reply_by) {
+                rows::insert_reply(conn, seq + 1, *peer, reply.is_auto, *received, by).await?;
+            }
+            if let Some(settles) = settles {
+                rows::settle_by_word(conn, *peer, settles, seq).await?;
+            }
+        }
+        Ok(())
     }
 
     /// SQLite numbers the rows of one statement without gaps.

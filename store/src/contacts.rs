@@ -8,7 +8,7 @@ use crate::{Store, StoreError, lists, names, vouching};
 macro_rules! select {
     () => {
         "SELECT address, name, peer_name, relation, is_blocked, url, relay, enc_pub, source, allow_private, added, \
-         last_seen, expertise FROM contacts JOIN peers ON id = peer"
+         last_seen, expertise, enc_pub_pq FROM contacts JOIN peers ON id = peer"
     };
 }
 
@@ -332,6 +332,7 @@ impl Contact {
             self.coordinates = Coordinates::default();
         }
         self.source = source;
+        self.learn_pq(new, source);
         for (old, new) in [
             (&mut self.coordinates.url, &new.url),
             (&mut self.coordinates.relay, &new.relay),
@@ -340,6 +341,18 @@ impl Contact {
             if new.is_some() {
                 old.clone_from(new);
             }
+        }
+    }
+
+    /// The ML-KEM key is a signed card's word alone, and goes when such a card names another key or no longer has one:
+    /// with the key of yesterday a letter would not open.
+    fn learn_pq(&mut self, new: &Coordinates, source: CoordinateSource) {
+        let is_proven = source >= CoordinateSource::Card;
+        let has_changed = new.enc_pub.is_some() && new.enc_pub != self.coordinates.enc_pub;
+        if is_proven && new.enc_pub.is_some() {
+            self.coordinates.enc_pub_pq.clone_from(&new.enc_pub_pq);
+        } else if has_changed {
+            self.coordinates.enc_pub_pq = None;
         }
     }
 }
@@ -456,7 +469,7 @@ pub(crate) async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Resu
     let peer = peer_id(conn, contact.did.as_str()).await?;
     query(
         "INSERT OR REPLACE INTO contacts (peer, name, peer_name, relation, is_blocked, url, relay, enc_pub, source, \
-         allow_private, added, last_seen, expertise) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         allow_private, added, last_seen, expertise, enc_pub_pq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(peer)
     .bind(&contact.name)
@@ -471,6 +484,7 @@ pub(crate) async fn save(conn: &mut SqliteConnection, contact: &Contact) -> Resu
     .bind(contact.added.0)
     .bind(contact.last_seen.map(|time| time.0))
     .bind(lists::encode(&contact.expertise))
+    .bind(&contact.coordinates.enc_pub_pq)
     .execute(conn)
     .await?;
     Ok(())
@@ -495,7 +509,7 @@ fn contact_from(row: &SqliteRow) -> Result<Contact, StoreError> {
             url: row.try_get(5)?,
             relay: row.try_get(6)?,
             enc_pub: row.try_get(7)?,
-            enc_pub_pq: None,
+            enc_pub_pq: row.try_get(13)?,
         },
         source: CoordinateSource::from_stored(row.try_get(8)?)?,
         allow_private: row.try_get(9)?,

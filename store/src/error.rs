@@ -54,6 +54,12 @@ pub enum StoreError {
     /// More tags than a contact may have, or longer ones.
     #[error("a contact has at most 16 tags of at most 64 bytes each")]
     TooManyTags,
+    /// More of the owner's messages are on their way than are kept.
+    #[error("{limit} messages wait in the outbox, which is the limit")]
+    OutboxFull {
+        /// How many are kept.
+        limit: i64,
+    },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

@@ -11,7 +11,7 @@ use crate::{
 macro_rules! select {
     () => {
         "SELECT seq, direction, address, name, message_id, context_id, reply_to, text, timestamp, received, \
-         is_unread, is_auto, is_verified, status, extra \
+         is_unread, is_auto, is_verified, status, extra, code \
          FROM messages JOIN peers ON id = messages.peer LEFT JOIN contacts ON contacts.peer = messages.peer"
     };
 }
@@ -63,6 +63,20 @@ pub(crate) async fn find_outgoing(
     row.as_ref().map(row_from).transpose()
 }
 
+/// The answer to an outgoing message that is more than word of it.
+pub(crate) async fn find_answer(
+    conn: &mut sqlx::SqliteConnection,
+    message_id: &str,
+) -> Result<Option<MessageRow>, StoreError> {
+    let sql = concat!(
+        select!(),
+        " WHERE seq = (SELECT answer FROM messages WHERE message_id = ? AND status IS NOT NULL ORDER BY seq DESC \
+         LIMIT 1) AND (is_auto = 0 OR (text <> '' AND ifnull(instr(extra, '\"status\"'), 0) = 0))"
+    );
+    let row = query(sql).bind(message_id).fetch_optional(conn).await?;
+    row.as_ref().map(row_from).transpose()
+}
+
 fn row_from(row: &SqliteRow) -> Result<MessageRow, StoreError> {
     Ok(MessageRow {
         seq: row.try_get(0)?,
@@ -80,5 +94,6 @@ fn row_from(row: &SqliteRow) -> Result<MessageRow, StoreError> {
         is_verified: row.try_get(12)?,
         status: row.try_get::<Option<i64>, _>(13)?.map(OutStatus::from_stored).transpose()?,
         extra: row.try_get(14)?,
+        code: row.try_get(15)?,
     })
 }

@@ -9,13 +9,14 @@ use crate::{
     contacts::peer_id,
     handled::{handled_key, mark_handled},
     listing::find_outgoing,
+    outbox::{Keep, rows},
     reader::ReadJob,
     standing::Asked,
     writer::WriteJob,
 };
 
 /// Before a message id: the setting that keeps the message's target.
-const TARGET_SETTING: &str = "target:";
+pub(crate) const TARGET_SETTING: &str = "target:";
 
 /// A verified incoming message with the signed reply that answers it.
 #[derive(Debug, Clone)]
@@ -193,6 +194,8 @@ pub struct MessageRow {
     pub status: Option<OutStatus>,
     /// What the message carried beyond its text, as compact JSON.
     pub extra: Option<String>,
+    /// The code with which the peer refused it.
+    pub code: Option<i64>,
 }
 
 /// An outgoing message, persisted before the first attempt.
@@ -215,6 +218,10 @@ pub struct Outgoing {
     /// Where it was sent, in the owner's words, when its peer is no contact: whoever sends it again has to know. Kept
     /// until the peer said something about the message.
     pub target: Option<String>,
+    /// A machine's notice, hidden from the conversation by default.
+    pub is_auto: bool,
+    /// How it is tried again; `None`: not at all, unless its owner says so.
+    pub keep: Option<Keep>,
 }
 
 /// The peer's answer to an outgoing message, verified or (foreign agents) not.
@@ -282,7 +289,12 @@ impl Store {
         outcome.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Writes an outgoing message as `Queued`, before its first attempt; gives its seq.
+    /// Writes an outgoing message as `Queued`, before its first attempt, with its row in the outbox in the same
+    /// transaction; gives its seq.
+    ///
+    /// # Errors
+    /// [`StoreError::OutboxFull`] when 100,000 messages of the owner's are on their way. Of replies and notices 10,000 are
+    /// kept; then the oldest goes, notices first.
     pub async fn queue_outgoing(&self, message: &Outgoing) -> Result<i64, StoreError> {
         let message = message.clone();
         self.write(|conn| Box::pin(async move { insert_outgoing(conn, &message).await })).await
@@ -299,37 +311,27 @@ impl Store {
         self.setting(&format!("{TARGET_SETTING}{message_id}")).await
     }
 
-    /// Puts a message that is to be sent once more back to `Queued`, under its new time and signature; `false`, and
-    /// nothing changes, when it was delivered meanwhile.
+    /// Puts a message that is to be sent once more back to `Queued`, under its new time and signature, and into the
+    /// outbox: a row that it still has there is taken as if by [`Store::take_outgoing`] and otherwise stays as it is,
+    /// another is made as `keep` says. What lies at a relay stays so. `false`, and nothing changes, when it was delivered
+    /// or refused meanwhile.
     pub async fn requeue_outgoing(
         &self,
         seq: i64,
         timestamp: UnixSeconds,
         sig: Option<&str>,
+        keep: Option<&Keep>,
     ) -> Result<bool, StoreError> {
-        let sig = sig.map(str::to_owned);
+        let (sig, keep) = (sig.map(str::to_owned), keep.cloned());
         self.write(move |conn| {
-            Box::pin(async move {
-                let done = query(
-                    "UPDATE messages SET status = ?, timestamp = ?, sig = ? \
-                     WHERE seq = ? AND status IN (?, ?)",
-                )
-                .bind(OutStatus::Queued as i64)
-                .bind(timestamp.0)
-                .bind(sig)
-                .bind(seq)
-                .bind(OutStatus::Queued as i64)
-                .bind(OutStatus::Failed as i64)
-                .execute(conn)
-                .await?;
-                Ok(done.rows_affected() == 1)
-            })
+            Box::pin(async move { rows::requeue(conn, seq, timestamp, sig.as_deref(), keep.as_ref()).await })
         })
         .await
     }
 
-    /// Records what became of it, with the reply when there is one, in one transaction. Doing it again changes nothing,
-    /// and what was once delivered stays so. The reply is not unread: whoever sent the message is about to see it.
+    /// Records what became of it, with the reply when there is one, in one transaction, and takes it out of the outbox
+    /// unless it is still under way. Doing it again changes nothing, and what was once delivered stays so. The reply is
+    /// not unread: whoever sent the message is about to see it.
     pub async fn record_outcome(
         &self,
         seq: i64,
@@ -337,7 +339,13 @@ impl Store {
         reply: Option<&Answered>,
     ) -> Result<(), StoreError> {
         let reply = reply.cloned();
-        self.write(move |conn| Box::pin(async move { settle(conn, seq, status, reply.as_ref()).await })).await
+        self.write(move |conn| Box::pin(async move { conclude(conn, seq, status, reply.as_ref()).await })).await
+    }
+
+    /// Records the peer's refusal and its code, and takes the message out of the outbox. What was once delivered stays so.
+    pub async fn record_refused(&self, seq: i64, code: i64) -> Result<(), StoreError> {
+        self.write(move |conn| Box::pin(async move { rows::settle(conn, seq, OutStatus::Refused, Some(code)).await }))
+            .await
     }
 
     /// Marks these incoming messages as read.
@@ -403,9 +411,10 @@ async fn insert_outgoing(conn: &mut SqliteConnection, message: &Outgoing) -> Res
     let peer = peer_id(conn, &message.peer).await?;
     let done = query(
         "INSERT INTO messages (peer, direction, is_unread, is_auto, is_verified, status, timestamp, received, \
-         message_id, reply_to, context_id, sig, text) VALUES (?, 1, 0, 0, 1, ?, ?, ?, ?, ?, ?, ?, ?)",
+         message_id, reply_to, context_id, sig, text) VALUES (?, 1, 0, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(peer)
+    .bind(message.is_auto)
     .bind(OutStatus::Queued as i64)
     .bind(message.timestamp.0)
     .bind(message.timestamp.0)
@@ -421,31 +430,25 @@ async fn insert_outgoing(conn: &mut SqliteConnection, message: &Outgoing) -> Res
             .bind(TARGET_SETTING)
             .bind(&message.message_id)
             .bind(target)
-            .execute(conn)
+            .execute(&mut *conn)
             .await?;
     }
-    Ok(done.last_insert_rowid())
+    let seq = done.last_insert_rowid();
+    if let Some(keep) = &message.keep {
+        let kind = if message.is_auto { rows::Kind::Notice } else { rows::Kind::Message };
+        rows::insert(conn, seq, peer, kind, message.timestamp, keep).await?;
+        rows::bound(conn).await?;
+    }
+    Ok(seq)
 }
 
-async fn settle(
+async fn conclude(
     conn: &mut SqliteConnection,
     seq: i64,
     status: OutStatus,
     reply: Option<&Answered>,
 ) -> Result<(), StoreError> {
-    query("UPDATE messages SET status = ? WHERE seq = ? AND status IS NOT NULL AND status <> ?")
-        .bind(status as i64)
-        .bind(seq)
-        .bind(OutStatus::Delivered as i64)
-        .execute(&mut *conn)
-        .await?;
-    if matches!(status, OutStatus::Delivered | OutStatus::Refused) {
-        query("DELETE FROM settings WHERE key = ? || (SELECT message_id FROM messages WHERE seq = ?)")
-            .bind(TARGET_SETTING)
-            .bind(seq)
-            .execute(&mut *conn)
-            .await?;
-    }
+    rows::settle(conn, seq, status, None).await?;
     let Some(reply) = reply else { return Ok(()) };
     let row = query(
         "SELECT peer, address, message_id FROM messages JOIN peers ON id = peer \

@@ -1,7 +1,18 @@
 //! Messages that are on their way: what is tried again, what lies at a relay, and what did not get in here.
+//!
+//! Who sends a message takes its row until a moment in the near future, so that no other process sends it at the same
+//! time; a process that dies leaves a row that is due again then. Whatever the peer says about a message takes its row
+//! away in the transaction that records it.
 use muretai_protocol::UnixSeconds;
 
-use crate::{Store, StoreError, messages::OutStatus};
+use crate::{
+    Store, StoreError,
+    listing::find_answer,
+    messages::{MessageRow, OutStatus},
+};
+
+mod rejected;
+pub(crate) mod rows;
 
 /// How a queued message may be sent again without whoever wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +23,12 @@ pub struct Keep {
     pub via: Option<String>,
     /// Unsigned metadata of every attempt, as a JSON object.
     pub extra: Option<String>,
+    /// A relay to fall back on where the contact has none.
+    pub relay: Option<String>,
+    /// The sealing key that goes with it.
+    pub enc_pub: Option<String>,
+    /// Whoever writes the row makes the first attempt by itself until then. `None`: it is due at once.
+    pub lease: Option<UnixSeconds>,
 }
 
 /// A message in the outbox.
@@ -33,13 +50,13 @@ pub struct OutboxRow {
     pub text: String,
     /// It is a reply that this agent's responder made.
     pub is_reply: bool,
+    /// A machine's notice or acknowledgement.
+    pub is_auto: bool,
     /// `Queued` or `AtRelay`.
     pub status: OutStatus,
-    /// How it is sent.
+    /// How it is sent; without a lease.
     pub keep: Keep,
-    /// Relay and key to fall back on.
-    pub fallback: (Option<String>, Option<String>),
-    /// How often it was tried.
+    /// How often an attempt failed.
     pub attempts: u32,
     /// When it was written.
     pub created: UnixSeconds,
@@ -71,63 +88,102 @@ pub struct RejectedLetter {
 }
 
 impl Store {
-    /// Takes messages that are due, at most `limit`, and puts each off until `lease`, so that no other process sends
-    /// them at the same moment. What has expired is recorded so instead.
+    /// Takes messages that are due, at most `limit`, in the order in which they were written, and puts each off until
+    /// `lease`, so that no other process sends them at the same moment. What has expired is recorded so instead.
     pub async fn take_outbox(
         &self,
         now: UnixSeconds,
         lease: UnixSeconds,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let _ = (now, lease, limit);
-        todo!()
+        // A look that costs nobody the write lock: `serve` asks often, and mostly nothing is due.
+        let are_due = self.read(move |conn| Box::pin(async move { rows::are_due(conn, now).await })).await?;
+        if !are_due {
+            return Ok(Vec::new());
+        }
+        self.write(move |conn| Box::pin(async move { rows::take(conn, now, lease, limit).await })).await
     }
 
     /// The same for one message, due or not, while it is queued.
     pub async fn take_outgoing(&self, message_id: &str, lease: UnixSeconds) -> Result<Option<OutboxRow>, StoreError> {
-        let _ = (message_id, lease);
-        todo!()
+        let message_id = message_id.to_owned();
+        self.write(move |conn| Box::pin(async move { rows::take_one(conn, &message_id, lease).await })).await
     }
 
     /// All that is on its way, oldest first; notices of machines only `with_auto`.
     pub async fn outbox(&self, with_auto: bool) -> Result<Vec<OutboxRow>, StoreError> {
-        let _ = with_auto;
-        todo!()
+        self.read(move |conn| Box::pin(async move { rows::list(conn, with_auto).await })).await
     }
 
-    /// Not now: tried again at `next`.
+    /// The row of one message, while it is on its way.
+    pub async fn outbox_row(&self, message_id: &str) -> Result<Option<OutboxRow>, StoreError> {
+        let message_id = message_id.to_owned();
+        self.read(move |conn| Box::pin(async move { rows::find(conn, &message_id).await })).await
+    }
+
+    /// When the next message is due; `None` when nothing is on its way.
+    pub async fn outbox_due(&self) -> Result<Option<UnixSeconds>, StoreError> {
+        self.read(|conn| Box::pin(async move { rows::next_due(conn).await })).await
+    }
+
+    /// Not now: tried again at `next`, or when it expires, if that is earlier. Of `why` the first 1,024 bytes are kept.
+    /// Nothing happens to what lies at a relay.
     pub async fn postpone_outgoing(&self, seq: i64, next: UnixSeconds, why: &str) -> Result<(), StoreError> {
-        let _ = (seq, next, why);
-        todo!()
+        let why = why[..why.floor_char_boundary(rows::MAX_ERROR_BYTES)].to_owned();
+        self.write(move |conn| Box::pin(async move { rows::postpone(conn, seq, next, &why).await })).await
     }
 
-    /// A relay has it. A reply is done then; a message waits for word of its peer until it expires.
-    pub async fn record_at_relay(&self, seq: i64, relay: &str, now: UnixSeconds) -> Result<(), StoreError> {
-        let _ = (seq, relay, now);
-        todo!()
+    /// Gives messages back that were taken and not tried: due at `next`, without a failure.
+    pub async fn release_outgoing(&self, seqs: &[i64], next: UnixSeconds) -> Result<(), StoreError> {
+        let seqs = format!("[{}]", seqs.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
+        self.write(move |conn| Box::pin(async move { rows::release(conn, &seqs, next).await })).await
     }
 
-    /// Gives a message up; `None` when it is not in the outbox. What lies at a relay may still be delivered.
+    /// A peer was reached: whatever else is queued for it is due now, unless somebody sends it at this moment.
+    pub async fn hasten_outgoing(&self, peer: &str, now: UnixSeconds) -> Result<bool, StoreError> {
+        let peer = peer.to_owned();
+        let asked = peer.clone();
+        let has_any = self.read(move |conn| Box::pin(async move { rows::has_any(conn, &asked, now).await })).await?;
+        if has_any {
+            self.write(move |conn| Box::pin(async move { rows::hasten(conn, &peer, now).await })).await?;
+        }
+        Ok(has_any)
+    }
+
+    /// A relay has it. A reply or a notice is done then; a message waits for word of its peer until `expires`. What the
+    /// peer has said meanwhile counts more.
+    pub async fn record_at_relay(
+        &self,
+        seq: i64,
+        relay: &str,
+        now: UnixSeconds,
+        expires: UnixSeconds,
+    ) -> Result<(), StoreError> {
+        let relay = relay.to_owned();
+        self.write(move |conn| Box::pin(async move { rows::at_relay(conn, seq, &relay, now, expires).await })).await
+    }
+
+    /// Gives a message up: queued ones have failed then. `None` when it is not in the outbox. What lies at a relay may
+    /// still be delivered, and is no longer watched.
     pub async fn drop_outgoing(&self, message_id: &str) -> Result<Option<OutboxRow>, StoreError> {
-        let _ = message_id;
-        todo!()
+        let message_id = message_id.to_owned();
+        self.write(move |conn| Box::pin(async move { rows::give_up(conn, &message_id).await })).await
     }
 
-    /// Notes a letter that was refused. The newest 1,000 are kept.
+    /// Notes a letter that was refused. The newest 1,000 are kept, and of each text the first 1,024 bytes.
     pub async fn add_rejected(&self, letter: &RejectedLetter) -> Result<(), StoreError> {
-        let _ = letter;
-        todo!()
+        let letter = letter.clone();
+        self.write(move |conn| Box::pin(async move { rejected::insert(conn, &letter).await })).await
     }
 
     /// Letters that were refused, newest last, at most `limit` of the newest.
     pub async fn rejected(&self, limit: u32) -> Result<Vec<RejectedLetter>, StoreError> {
-        let _ = limit;
-        todo!()
+        self.read(move |conn| Box::pin(async move { rejected::list(conn, limit).await })).await
     }
 
-    /// The answer to a message of ours that came by itself, when it is there.
-    pub async fn answer_to(&self, message_id: &str) -> Result<Option<crate::messages::MessageRow>, StoreError> {
-        let _ = message_id;
-        todo!()
+    /// The answer to a message of ours, when it is there: words of the peer, not only word of the message.
+    pub async fn answer_to(&self, message_id: &str) -> Result<Option<MessageRow>, StoreError> {
+        let message_id = message_id.to_owned();
+        self.read(move |conn| Box::pin(async move { find_answer(conn, &message_id).await })).await
     }
 }

@@ -19,6 +19,7 @@ use crate::{
 };
 
 const FIRST: &str = include_str!("../migrations/0001_agent.sql");
+const SECOND: &str = include_str!("../migrations/0002_trust.sql");
 
 fn did(n: u32) -> Did {
     let mut key = [7; 32];
@@ -108,6 +109,8 @@ async fn a_full_disk_fails_everyone_and_is_over_when_there_is_room() {
         timestamp: UnixSeconds(1_800_000_000),
         sig: None,
         target: None,
+        is_auto: false,
+        keep: None,
     };
     assert!(matches!(store.queue_outgoing(&outgoing).await, Err(StoreError::Full)));
     assert_eq!(stored_ids(&store).await, ["id-0"]);
@@ -271,6 +274,7 @@ fn shipped_migrations_are_frozen() {
     let frozen = [
         (1, "cbd036394f4d39d116998e46200795777153c5997330be0368cd3a49961e6a04"),
         (2, "55133d90c5e42b0bd351c938513cf62f3679c73cb23d1783d401c29989ecb13c"),
+        (3, "df47beea661e2c8db552e02631aa09d2c231dbba7f53476e9851a7d7834f61d4"),
     ];
     let found: Vec<(i64, String)> = MIGRATIONS.iter().map(|m| (m.version, sha256(m.sql.as_str()))).collect();
     assert_eq!(found.len(), frozen.len());
@@ -363,6 +367,8 @@ async fn a_database_of_version_1_opens() {
         timestamp: UnixSeconds(1_800_000_000),
         sig: None,
         target: None,
+        is_auto: false,
+        keep: None,
     };
     let seq = store.queue_outgoing(&queued).await.unwrap();
     store.record_outcome(seq, OutStatus::Refused, None).await.unwrap();
@@ -371,6 +377,39 @@ async fn a_database_of_version_1_opens() {
         .unwrap()
         .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().contains(".bak"));
     assert_eq!(backups.count(), usize::from(newest > 1));
+}
+
+/// A database as version 2 left it.
+async fn version_2(path: &Path) {
+    version_1(path).await;
+    let options = SqliteConnectOptions::new().filename(path);
+    let mut conn = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    raw_sql(SECOND).execute(&mut conn).await.unwrap();
+    let rows = "PRAGMA user_version = 2; \
+         UPDATE contacts SET relay = 'https://relay.example', enc_pub = 'ab'; \
+         INSERT INTO messages VALUES (2, 1, 1, 0, 0, 1, 0, NULL, 5, 6, 'out', NULL, NULL, 's', 'under way', NULL); \
+         INSERT INTO settings VALUES ('target:out', 'south.example')";
+    raw_sql(rows).execute(&mut conn).await.unwrap();
+    sqlx::Connection::close(conn).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_version_2_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    version_2(&path).await;
+    let store = Store::open(&path).await.unwrap();
+    let north = store.contact_named("north").await.unwrap().unwrap();
+    assert_eq!(north.coordinates.relay.as_deref(), Some("https://relay.example"));
+    assert_eq!((north.coordinates.enc_pub.as_deref(), north.coordinates.enc_pub_pq), (Some("ab"), None));
+    // What was queued before there was an outbox is sent again when its owner says so.
+    let row = store.outgoing("out").await.unwrap().unwrap();
+    assert_eq!((row.status, row.code), (Some(OutStatus::Queued), None));
+    assert!(store.outbox(true).await.unwrap().is_empty());
+    assert!(store.take_outbox(UnixSeconds(i64::MAX), UnixSeconds(i64::MAX), 9).await.unwrap().is_empty());
+    store.record_refused(row.seq, -32010).await.unwrap();
+    assert_eq!(store.outgoing("out").await.unwrap().unwrap().code, Some(-32010));
+    assert!(folder.path().join("agent.db.v2.bak").exists());
 }
 
 /// The migrations of today and one more.
@@ -405,7 +444,7 @@ async fn an_older_database_is_copied_then_migrated() {
     // The program of today refuses it and changes nothing.
     let before = std::fs::read(&path).unwrap();
     let refused = Store::open(&path).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Newer { found: 3, known: 2 }), "{refused:?}");
+    assert!(matches!(refused, StoreError::Newer { found: 4, known: 3 }), "{refused:?}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 

@@ -22,6 +22,8 @@ fn outgoing(peer: &str, id: &str) -> Outgoing {
         timestamp: NOW,
         sig: Some("c2ln".to_owned()),
         target: None,
+        is_auto: false,
+        keep: None,
     }
 }
 
@@ -336,12 +338,12 @@ async fn what_was_not_delivered_can_be_queued_again() {
     let seq = store.queue_outgoing(&outgoing(did(1).as_str(), "m")).await.unwrap();
     store.record_outcome(seq, OutStatus::Failed, None).await.unwrap();
     let later = UnixSeconds(NOW.0 + 900);
-    assert!(store.requeue_outgoing(seq, later, Some("bmV3")).await.unwrap());
+    assert!(store.requeue_outgoing(seq, later, Some("bmV3"), None).await.unwrap());
     let row = store.outgoing("m").await.unwrap().unwrap();
     assert_eq!((row.seq, row.status, row.timestamp), (seq, Some(OutStatus::Queued), later));
     for status in [OutStatus::Refused, OutStatus::Delivered] {
         store.record_outcome(seq, status, Some(&answered("r"))).await.unwrap();
-        assert!(!store.requeue_outgoing(seq, later, None).await.unwrap());
+        assert!(!store.requeue_outgoing(seq, later, None, None).await.unwrap());
     }
     assert_eq!(store.outgoing("r").await.unwrap(), None, "a reply is nothing to send again");
     assert_eq!(store.outgoing("unknown").await.unwrap(), None);

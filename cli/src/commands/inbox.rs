@@ -365,6 +365,7 @@ mod tests {
             is_verified: true,
             status: None,
             extra: None,
+            code: None,
         }
     }
 

@@ -14,7 +14,7 @@ use muretai_store::{
     StoreError,
     messages::{Answered, MessageRow, OutStatus, Outgoing},
 };
-use muretai_transports::{TransportError, http::Fetched};
+use muretai_transports::{TransportError, TransportName, http::Fetched};
 use tokio::time::Instant;
 
 use crate::{
@@ -93,6 +93,8 @@ impl<'a> Delivery<'a> {
             timestamp: delivery.signed_at,
             sig: delivery.sig().map(str::to_owned),
             target: delivery.peer.name.is_none().then(|| request.target.clone()),
+            is_auto: false,
+            keep: None,
         };
         delivery.seq = agent.store().queue_outgoing(&outgoing).await?;
         Ok(delivery)
@@ -110,7 +112,7 @@ impl<'a> Delivery<'a> {
         let Some(message_id) = MessageId::new(&stored.message_id) else { return Err(StoreError::Damaged.into()) };
         let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
         let delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
-        let is_queued = agent.store().requeue_outgoing(stored.seq, delivery.signed_at, delivery.sig()).await?;
+        let is_queued = agent.store().requeue_outgoing(stored.seq, delivery.signed_at, delivery.sig(), None).await?;
         Ok(is_queued.then(|| Delivery {
             seq: stored.seq,
             presented,
@@ -280,6 +282,7 @@ impl<'a> Delivery<'a> {
             to: Some(self.peer.did.clone()),
             to_name: self.peer.name.clone(),
             is_blocked: self.peer.is_blocked,
+            via: TransportName::Http,
             url: self.url(),
             context_id: self.request.context_id.clone(),
             status,

@@ -9,7 +9,7 @@ use muretai_protocol::{
     rpc::Code,
 };
 use muretai_store::messages::{Answered, MessageRow, OutStatus, Outgoing};
-use muretai_transports::{TransportError, guard::Policy, http::Fetched};
+use muretai_transports::{TransportError, TransportName, guard::Policy, http::Fetched};
 use tokio::time::Instant;
 
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) async fn send(
     let (seq, message_id) = match again {
         None => queue(agent, request, card_url).await?,
         Some(row) => {
-            agent.store().requeue_outgoing(row.seq, now(), None).await?;
+            agent.store().requeue_outgoing(row.seq, now(), None, None).await?;
             (row.seq, row.message_id.clone())
         }
     };
@@ -89,6 +89,8 @@ async fn queue(agent: &Agent, request: &SendRequest, card_url: &str) -> Result<(
         timestamp: now(),
         sig: None,
         target: None,
+        is_auto: false,
+        keep: None,
     };
     Ok((agent.store().queue_outgoing(&outgoing).await?, message_id))
 }
@@ -179,6 +181,7 @@ impl Call<'_> {
             to: None,
             to_name: None,
             is_blocked: false,
+            via: TransportName::Http,
             url: self.interface.url.clone(),
             context_id: reply.context_id.clone().or_else(|| self.request.context_id.clone()),
             status: SentStatus::Answered,

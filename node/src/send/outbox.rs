@@ -63,7 +63,9 @@ pub struct Sent {
     pub to_name: Option<String>,
     /// The owner blocked that contact, which therefore cannot write by itself.
     pub is_blocked: bool,
-    /// What was dialled.
+    /// The way that it went.
+    pub via: TransportName,
+    /// What was dialled: the peer's address, or the relay's.
     pub url: String,
     /// The conversation.
     pub context_id: Option<String>,
@@ -239,7 +241,7 @@ pub(super) fn extra_for(request: &SendRequest) -> Object {
 }
 
 /// Metadata that keeps a message out of the conversation.
-fn notice(mut extra: Object, status: &str) -> Object {
+pub(super) fn notice(mut extra: Object, status: &str) -> Object {
     extra.insert("auto".to_owned(), true.into());
     extra.insert("status".to_owned(), status.into());
     extra

@@ -4,7 +4,7 @@ use muretai_store::{
     StoreError,
     contacts::{Contact, CoordinateSource, Coordinates},
 };
-use muretai_transports::guard::Policy;
+use muretai_transports::{MailboxAddress, guard::Policy};
 
 use crate::{
     Agent,
@@ -24,8 +24,10 @@ pub struct ResolvedPeer {
     pub name: Option<String>,
     /// The owner blocked it.
     pub is_blocked: bool,
-    /// The canonical base.
+    /// The canonical base; empty when it is reached through its mailbox alone.
     pub url: String,
+    /// Its mailbox, when it has one and its sealing key is known.
+    pub mailbox: Option<MailboxAddress>,
     /// What may be dialled for it.
     pub(crate) policy: Policy,
     /// The address is remembered, not fresh from a card, so a new card may help.
@@ -90,16 +92,31 @@ impl Agent {
 
     /// A contact at the address that it is known to have.
     pub(crate) fn contact_at(&self, contact: &Contact, allow_private: bool) -> Option<ResolvedPeer> {
-        let url = contact.coordinates.url.clone().filter(|url| !url.is_empty())?;
+        let url = contact.coordinates.url.clone().unwrap_or_default();
+        let mailbox = self.mailbox_of(contact, allow_private);
+        if url.is_empty() && mailbox.is_none() {
+            return None;
+        }
         let policy = self.policy_for_contact(contact, &url, allow_private);
         Some(ResolvedPeer {
             did: contact.did.clone(),
             name: Some(contact.name.clone()),
             is_blocked: contact.is_blocked,
             url,
+            mailbox,
             policy,
             is_stored: true,
         })
+    }
+
+    /// The mailbox that a contact is known to have.
+    pub(crate) fn mailbox_of(&self, contact: &Contact, allow_private: bool) -> Option<MailboxAddress> {
+        let Coordinates { relay, enc_pub, enc_pub_pq, .. } = &contact.coordinates;
+        let relay = relay.clone().filter(|relay| urls::is_plain_url(relay))?;
+        let is_own =
+            self.inner.relays.get().is_some_and(|relays| relays.iter().any(|own| urls::same_scope(own, &relay)));
+        let allow_private = is_own || self.policy_for_contact(contact, &relay, allow_private) == Policy::Owner;
+        Some(MailboxAddress { relay, allow_private, enc_pub: enc_pub.clone()?, enc_pub_pq: enc_pub_pq.clone() })
     }
 
     /// A peer whose card was just fetched. What a proven card says about a contact is remembered.
@@ -109,9 +126,14 @@ impl Agent {
         if contact.is_some() && peer.is_signed {
             self.store().update_coordinates(&did, &coordinates(&peer), CoordinateSource::Card).await?;
         }
+        let contact = match contact {
+            Some(_) => self.store().contact(&did).await?,
+            None => None,
+        };
         let is_blocked = contact.as_ref().is_some_and(|contact| contact.is_blocked);
+        let mailbox = contact.as_ref().and_then(|contact| self.mailbox_of(contact, false));
         let name = contact.map(|contact| contact.name);
-        Ok(ResolvedPeer { did, name, is_blocked, url: peer.base, policy: peer.policy, is_stored: false })
+        Ok(ResolvedPeer { did, name, is_blocked, url: peer.base, mailbox, policy: peer.policy, is_stored: false })
     }
 }
 

@@ -75,6 +75,11 @@ pub(crate) enum NoAnswer {
 impl Agent {
     /// Makes the call. A refusal is [`SendError::Refused`] with the peer's code; `-32601` names the peer's build.
     pub(crate) async fn call(&self, peer: &ResolvedPeer, call: Call<'_>) -> Result<Value, TrustError> {
+        if peer.url.is_empty() {
+            // A call is answered at once or not at all; a mailbox does neither.
+            let who = peer.name.clone().unwrap_or_else(|| peer.did.to_string());
+            return Err(SendError::NoAddress { who, is_contact: peer.name.is_some() }.into());
+        }
         let url = urls::post_address(&peer.url);
         let place =
             Place { url: &url, policy: peer.policy, deadline: Instant::now() + call.timeout, each: call.timeout };

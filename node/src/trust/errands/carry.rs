@@ -237,7 +237,15 @@ impl Agent {
         let Some(url) = told.and_then(|told| told.url.clone()).filter(|url| !url.is_empty()) else { return Ok(None) };
         let policy = self.policy_for_asker(&url);
         let name = contact.map(|contact| contact.name);
-        Ok(Some(ResolvedPeer { did: peer.clone(), name, is_blocked: false, url, policy, is_stored: true }))
+        Ok(Some(ResolvedPeer {
+            did: peer.clone(),
+            name,
+            is_blocked: false,
+            url,
+            mailbox: None,
+            policy,
+            is_stored: true,
+        }))
     }
 
     async fn issued(&self, id: &str) -> Result<Option<IntroductionRow>, StoreError> {
