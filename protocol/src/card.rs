@@ -5,7 +5,7 @@ mod door;
 mod envelope;
 
 pub use door::requirement;
-pub use envelope::{EnvelopeError, Expect, sign_envelope, verify_envelope};
+pub use envelope::{EnvelopeError, Expect, SignedCopy, sign_envelope, verify_copy, verify_envelope};
 
 pub use crate::urls::post_address;
 use crate::{

@@ -10,6 +10,7 @@ use crate::{
     Agent,
     send::{
         SendError,
+        access::{Network, network_of},
         peer::{FetchedCard, PeerCard},
         target::{self, Target},
     },
@@ -24,12 +25,12 @@ pub struct ResolvedPeer {
     pub name: Option<String>,
     /// The owner blocked it.
     pub is_blocked: bool,
-    /// The canonical base; empty when it is reached through its mailbox alone.
+    /// The canonical base; empty when only its mailbox is known.
     pub url: String,
-    /// Its mailbox, when it has one and its sealing key is known.
-    pub mailbox: Option<MailboxAddress>,
-    /// What may be dialled for it.
+    /// What may be dialled for the base.
     pub(crate) policy: Policy,
+    /// Its mailbox at a relay, when it is known to have one.
+    pub mailbox: Option<MailboxAddress>,
     /// The address is remembered, not fresh from a card, so a new card may help.
     pub(crate) is_stored: bool,
 }
@@ -84,56 +85,79 @@ impl Agent {
     }
 
     async fn resolve_contact(&self, contact: Contact, allow_private: bool) -> Result<Recipient, SendError> {
-        match self.contact_at(&contact, allow_private) {
+        match self.contact_at(&contact, allow_private).await? {
             Some(peer) => Ok(Recipient::Peer(peer)),
             None => Err(SendError::NoAddress { who: contact.name, is_contact: true }),
         }
     }
 
-    /// A contact at the address that it is known to have.
-    pub(crate) fn contact_at(&self, contact: &Contact, allow_private: bool) -> Option<ResolvedPeer> {
-        let url = contact.coordinates.url.clone().unwrap_or_default();
-        let mailbox = self.mailbox_of(contact, allow_private);
-        if url.is_empty() && mailbox.is_none() {
-            return None;
-        }
+    /// A contact at the address or the mailbox that it is known to have.
+    pub(crate) async fn contact_at(
+        &self,
+        contact: &Contact,
+        allow_private: bool,
+    ) -> Result<Option<ResolvedPeer>, StoreError> {
+        let Coordinates { url, .. } = &contact.coordinates;
+        let url = url.clone().unwrap_or_default();
         let policy = self.policy_for_contact(contact, &url, allow_private);
-        Some(ResolvedPeer {
+        let mailbox = self.mailbox_at(&contact.coordinates, |relay| {
+            self.policy_for_contact(contact, relay, allow_private) == Policy::Owner
+        });
+        let mailbox = mailbox.await?;
+        Ok((!url.is_empty() || mailbox.is_some()).then(|| ResolvedPeer {
             did: contact.did.clone(),
             name: Some(contact.name.clone()),
             is_blocked: contact.is_blocked,
             url,
-            mailbox,
             policy,
+            mailbox,
             is_stored: true,
-        })
+        }))
     }
 
-    /// The mailbox that a contact is known to have.
-    pub(crate) fn mailbox_of(&self, contact: &Contact, allow_private: bool) -> Option<MailboxAddress> {
-        let Coordinates { relay, enc_pub, enc_pub_pq, .. } = &contact.coordinates;
-        let relay = relay.clone().filter(|relay| urls::is_plain_url(relay))?;
-        let is_own =
-            self.inner.relays.get().is_some_and(|relays| relays.iter().any(|own| urls::same_scope(own, &relay)));
-        let allow_private = is_own || self.policy_for_contact(contact, &relay, allow_private) == Policy::Owner;
-        Some(MailboxAddress { relay, allow_private, enc_pub: enc_pub.clone()?, enc_pub_pq: enc_pub_pq.clone() })
+    /// The mailbox that coordinates name. A relay that the owner uses is dialled wherever it is; of any other, `is_near`
+    /// says whether it may be on loopback or a private network.
+    pub(crate) async fn mailbox_at(
+        &self,
+        coordinates: &Coordinates,
+        is_near: impl FnOnce(&str) -> bool,
+    ) -> Result<Option<MailboxAddress>, StoreError> {
+        let Coordinates { relay: Some(relay), enc_pub: Some(enc_pub), enc_pub_pq, .. } = coordinates else {
+            return Ok(None);
+        };
+        if !urls::is_plain_url(relay) {
+            return Ok(None);
+        }
+        let relay = relay.trim_end_matches('/').to_owned();
+        let allow_private = is_near(&relay) || self.is_own_relay(&relay).await?;
+        let (enc_pub, enc_pub_pq) = (enc_pub.clone(), enc_pub_pq.clone());
+        Ok(Some(MailboxAddress { relay, allow_private, enc_pub, enc_pub_pq }))
+    }
+
+    /// Whether the owner chose this relay: it is configured, or this agent has a mailbox there.
+    pub(crate) async fn is_own_relay(&self, relay: &str) -> Result<bool, StoreError> {
+        Ok(self.known_relays().await?.iter().any(|known| urls::same_scope(known, relay)))
     }
 
     /// A peer whose card was just fetched. What a proven card says about a contact is remembered.
     pub(crate) async fn met(&self, peer: PeerCard) -> Result<ResolvedPeer, StoreError> {
         let did = peer.card.did.clone();
         let contact = self.store().contact(&did).await?;
+        let coordinates = coordinates(&peer);
         if contact.is_some() && peer.is_signed {
-            self.store().update_coordinates(&did, &coordinates(&peer), CoordinateSource::Card).await?;
+            self.store().update_coordinates(&did, &coordinates, CoordinateSource::Card).await?;
         }
-        let contact = match contact {
-            Some(_) => self.store().contact(&did).await?,
-            None => None,
+        // Whoever is dialled on a local network at the owner's word may have its relay on that network.
+        let network = if peer.policy == Policy::Owner { network_of(&peer.base) } else { Network::Other };
+        let is_allowed = contact.as_ref().is_some_and(|contact| contact.allow_private);
+        let is_near = |relay: &str| {
+            let is_beside = network != Network::Other && network_of(relay) == network;
+            self.policy_for_named(relay, is_allowed || is_beside) == Policy::Owner
         };
+        let mailbox = self.mailbox_at(&coordinates, is_near).await?;
         let is_blocked = contact.as_ref().is_some_and(|contact| contact.is_blocked);
-        let mailbox = contact.as_ref().and_then(|contact| self.mailbox_of(contact, false));
         let name = contact.map(|contact| contact.name);
-        Ok(ResolvedPeer { did, name, is_blocked, url: peer.base, mailbox, policy: peer.policy, is_stored: false })
+        Ok(ResolvedPeer { did, name, is_blocked, url: peer.base, policy: peer.policy, mailbox, is_stored: false })
     }
 }
 

@@ -252,7 +252,7 @@ impl Agent {
         if let Some(contact) = self.refuse_blocked(&target).await?.as_ref().and_then(is_direct) {
             return Ok(Connected::Connected { contact: contact.clone(), was_known: true });
         }
-        let Some(peer) = self.contact_at(&introducer, request.allow_private) else {
+        let Some(peer) = self.contact_at(&introducer, request.allow_private).await? else {
             return Err(SendError::NoAddress { who: introducer.name, is_contact: true }.into());
         };
         let new = NewRequest {

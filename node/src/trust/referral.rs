@@ -77,7 +77,7 @@ impl Agent {
         let topic = request.topic.trim();
         check(topic, request.limit)?;
         let introducer = self.direct_contact(&request.ask).await?;
-        let Some(peer) = self.contact_at(&introducer, false) else {
+        let Some(peer) = self.contact_at(&introducer, false).await? else {
             return Err(SendError::NoAddress { who: introducer.name, is_contact: true }.into());
         };
         let params = Object::from([("limit".to_owned(), i64::from(request.limit).into())]);

@@ -61,10 +61,10 @@ impl Agent {
         let url = match target::parse(text).map_err(SendError::from)? {
             Target::Name(name) => {
                 let contact = self.store().contact_named(&name).await?;
-                return self.whom_of(contact.ok_or(SendError::NoSuchContact(name))?, allow_private);
+                return self.whom_of(contact.ok_or(SendError::NoSuchContact(name))?, allow_private).await;
             }
             Target::Did(did) => match self.store().contact(&did).await? {
-                Some(contact) => return self.whom_of(contact, allow_private),
+                Some(contact) => return self.whom_of(contact, allow_private).await,
                 None => return Err(SendError::NoAddress { who: did.to_string(), is_contact: false }.into()),
             },
             Target::Invite(_) => return Err(SendError::InviteNotClaimed.into()),
@@ -138,8 +138,8 @@ impl Agent {
         }
     }
 
-    fn whom_of(&self, contact: Contact, allow_private: bool) -> Result<Whom, TrustError> {
-        let Some(peer) = self.contact_at(&contact, allow_private) else {
+    async fn whom_of(&self, contact: Contact, allow_private: bool) -> Result<Whom, TrustError> {
+        let Some(peer) = self.contact_at(&contact, allow_private).await? else {
             return Err(SendError::NoAddress { who: contact.name, is_contact: true }.into());
         };
         let Contact { peer_name, coordinates, source, .. } = contact;

@@ -96,6 +96,43 @@ pub fn sign_envelope(key: &SigningKey, card: &Value, ts: UnixSeconds) -> Result<
 /// # Errors
 /// Each way to fail has its variant, and each one makes the card unusable.
 pub fn verify_envelope(envelope: &Value, expect: &Expect<'_>) -> Result<Card, EnvelopeError> {
+    let card = verify_signed(envelope, expect)?;
+    let parts = Parts::of(envelope)?;
+    check_age(parts.ts, expect.now)?;
+    if let Some(plain) = expect.plain_card {
+        let same = canonical_as_received(plain) == canonical_as_received(parts.card);
+        same.then_some(()).ok_or(EnvelopeError::DiffersFromPlainCard)?;
+    }
+    if let Some(dialled) = expect.dialled.filter(|dialled| !same_scope(&card.url, dialled)) {
+        return Err(EnvelopeError::OtherScope { card_url: card.url, dialled: dialled.to_owned() });
+    }
+    Ok(card)
+}
+
+/// A card out of a directory, proven, with the time of its signature.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SignedCopy {
+    /// The card.
+    pub card: Card,
+    /// When it was signed, to the second.
+    pub ts: UnixSeconds,
+}
+
+/// Verifies the copy of an envelope that a directory keeps for a DID (9.6). A directory keeps the last card of an agent
+/// that sleeps, so there is no limit to its age: of several copies the one with the greatest `ts` counts.
+///
+/// # Errors
+/// As of [`verify_envelope`], but for the age; a copy from the future is refused.
+pub fn verify_copy(envelope: &Value, did: &Did, now: UnixSeconds) -> Result<SignedCopy, EnvelopeError> {
+    let expect = Expect { did: Some(did), plain_card: None, dialled: None, now };
+    let card = verify_signed(envelope, &expect)?;
+    let age_secs = age_secs(Parts::of(envelope)?.ts, now)?;
+    check_not_ahead(age_secs)?;
+    Ok(SignedCopy { card, ts: UnixSeconds(now.0.saturating_sub(age_secs)) })
+}
+
+/// Verifies shape, DID and signature.
+fn verify_signed(envelope: &Value, expect: &Expect<'_>) -> Result<Card, EnvelopeError> {
     let parts = Parts::of(envelope)?;
     let card = read_own_fields(parts.card.clone()).map_err(EnvelopeError::Card)?;
     if let Some(expected) = expect.did.filter(|did| **did != card.did) {
@@ -105,14 +142,6 @@ pub fn verify_envelope(envelope: &Value, expect: &Expect<'_>) -> Result<Card, En
     let payload = canonical_as_received(&signed).map_err(EnvelopeError::Unverifiable)?;
     if !verify_base64_any(&card.did, payload.as_bytes(), parts.sig) {
         return Err(EnvelopeError::Signature);
-    }
-    check_age(parts.ts, expect.now)?;
-    if let Some(plain) = expect.plain_card {
-        let same = canonical_as_received(plain) == canonical_as_received(parts.card);
-        same.then_some(()).ok_or(EnvelopeError::DiffersFromPlainCard)?;
-    }
-    if let Some(dialled) = expect.dialled.filter(|dialled| !same_scope(&card.url, dialled)) {
-        return Err(EnvelopeError::OtherScope { card_url: card.url, dialled: dialled.to_owned() });
     }
     Ok(card)
 }
@@ -143,25 +172,34 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Within six hours back and five minutes ahead; old publishers wrote a float (6.6).
+/// Within six hours back and five minutes ahead.
 fn check_age(ts: &Value, now: UnixSeconds) -> Result<(), EnvelopeError> {
-    let age_secs = match ts {
-        Value::Number(Number::Integer(ts)) => now.0.saturating_sub(*ts),
+    let age_secs = age_secs(ts, now)?;
+    if age_secs > CARD_SIG_MAX_AGE_SECS {
+        return Err(EnvelopeError::TooOld { age_secs });
+    }
+    check_not_ahead(age_secs)
+}
+
+fn check_not_ahead(age_secs: i64) -> Result<(), EnvelopeError> {
+    match age_secs.saturating_neg() {
+        ahead_secs if ahead_secs > CLOCK_WINDOW_SECS => Err(EnvelopeError::FromFuture { ahead_secs }),
+        _ => Ok(()),
+    }
+}
+
+/// Seconds since the signature; old publishers wrote a float (6.6).
+fn age_secs(ts: &Value, now: UnixSeconds) -> Result<i64, EnvelopeError> {
+    match ts {
+        Value::Number(Number::Integer(ts)) => Ok(now.0.saturating_sub(*ts)),
         Value::Number(Number::Token(token)) => match token.parse::<f64>() {
             // Towards the past and the future alike, a part of a second beyond the limit is beyond it.
             Ok(ts) if ts.is_finite() => {
                 let age = now.0 as f64 - ts;
-                (if age < 0.0 { age.floor() } else { age.ceil() }) as i64
+                Ok((if age < 0.0 { age.floor() } else { age.ceil() }) as i64)
             }
-            _ => return Err(EnvelopeError::Shape("ts")),
+            _ => Err(EnvelopeError::Shape("ts")),
         },
-        _ => return Err(EnvelopeError::Shape("ts")),
-    };
-    if age_secs > CARD_SIG_MAX_AGE_SECS {
-        return Err(EnvelopeError::TooOld { age_secs });
-    }
-    match age_secs.saturating_neg() {
-        ahead_secs if ahead_secs > CLOCK_WINDOW_SECS => Err(EnvelopeError::FromFuture { ahead_secs }),
-        _ => Ok(()),
+        _ => Err(EnvelopeError::Shape("ts")),
     }
 }

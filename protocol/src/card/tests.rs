@@ -240,6 +240,27 @@ fn a_float_time_is_verified_as_it_was_received() {
     assert_eq!(verify_envelope(&respelled, &expect()), Err(EnvelopeError::Signature), "no coercion");
 }
 
+#[test]
+fn a_copy_in_a_directory_may_be_old_and_not_from_the_future() {
+    let north = key(1);
+    let copy = |ts: i64| {
+        let envelope = sign_envelope(&north, &north_card(), UnixSeconds(ts)).unwrap();
+        verify_copy(&envelope, north.did(), NOW)
+    };
+    for ts in [0, NOW.0 - 21_601, NOW.0, NOW.0 + 300] {
+        let proven = copy(ts).unwrap();
+        assert_eq!((proven.ts, proven.card), (UnixSeconds(ts), read(north_card()).unwrap()));
+    }
+    assert_eq!(copy(NOW.0 + 301), Err(EnvelopeError::FromFuture { ahead_secs: 301 }));
+    let envelope = sign_envelope(&north, &north_card(), NOW).unwrap();
+    let other = verify_copy(&envelope, key(2).did(), NOW);
+    assert!(matches!(other, Err(EnvelopeError::OtherDid { .. })), "a relay shows somebody else's card");
+    let forged = sign_envelope(&key(2), &north_card(), NOW).unwrap();
+    assert_eq!(verify_copy(&forged, north.did(), NOW), Err(EnvelopeError::Signature));
+    let later = with(&envelope, "ts", json!((NOW.0 + 1)));
+    assert_eq!(verify_copy(&later, north.did(), NOW), Err(EnvelopeError::Signature), "a relay cannot make it newer");
+}
+
 /// B5: whatever a card holds, a re-serialiser that keeps its values keeps its signature.
 #[test]
 fn a_card_survives_another_serialiser() {
@@ -270,6 +291,7 @@ proptest! {
         let _ = verify_envelope(&wrong, &expect());
         let envelope = sign_envelope(&key(1), &wrong, NOW).unwrap();
         let _ = verify_envelope(&envelope, &expect());
+        let _ = verify_copy(&with(&envelope, &field, text.as_str().into()), key(1).did(), NOW);
         let _ = verify_envelope(&with(&envelope, &field, text.into()), &expect());
     }
 }

@@ -18,7 +18,7 @@ async fn peer(act: impl Fn(&Seen, usize) -> Act + Send + Sync + 'static) -> (Own
     let fake = Fake::start(move |_, seen, number| act(seen, number)).await;
     let did = key(2).did().clone();
     let (url, policy) = (fake.url.clone(), Policy::Owner);
-    let peer = ResolvedPeer { did, name: None, is_blocked: false, url, mailbox: None, policy, is_stored: false };
+    let peer = ResolvedPeer { did, name: None, is_blocked: false, url, policy, mailbox: None, is_stored: false };
     (agent("north").await, fake, peer)
 }
 

@@ -14,6 +14,7 @@ use muretai_store::{
     introductions::{IntroductionRow, IntroductionStatus, Role},
     requests::Decision,
 };
+use muretai_transports::guard::Policy;
 
 use super::{Carried, Errand, word};
 use crate::{
@@ -230,22 +231,19 @@ impl Agent {
     async fn address_of(&self, peer: &Did, told: Option<&Coordinates>) -> Result<Option<ResolvedPeer>, StoreError> {
         let contact = self.store().contact(peer).await?;
         if let Some(contact) = contact.as_ref()
-            && let Some(peer) = self.contact_at(contact, false)
+            && let Some(peer) = self.contact_at(contact, false).await?
         {
             return Ok(Some(peer));
         }
-        let Some(url) = told.and_then(|told| told.url.clone()).filter(|url| !url.is_empty()) else { return Ok(None) };
+        let Some(told) = told else { return Ok(None) };
+        let url = told.url.clone().unwrap_or_default();
+        let mailbox = self.mailbox_at(told, |relay| self.policy_for_asker(relay) == Policy::Owner).await?;
+        if url.is_empty() && mailbox.is_none() {
+            return Ok(None);
+        }
         let policy = self.policy_for_asker(&url);
-        let name = contact.map(|contact| contact.name);
-        Ok(Some(ResolvedPeer {
-            did: peer.clone(),
-            name,
-            is_blocked: false,
-            url,
-            mailbox: None,
-            policy,
-            is_stored: true,
-        }))
+        let (did, name) = (peer.clone(), contact.map(|contact| contact.name));
+        Ok(Some(ResolvedPeer { did, name, is_blocked: false, url, policy, mailbox, is_stored: true }))
     }
 
     async fn issued(&self, id: &str) -> Result<Option<IntroductionRow>, StoreError> {
