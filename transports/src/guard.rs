@@ -141,7 +141,8 @@ pub fn check_parsed(url: &Url, policy: Policy) -> Result<(), GuardError> {
     }
 }
 
-/// The URL for messages and logs: without userinfo, the code of an invite or a fragment, which are secrets, and short.
+/// The URL for messages and logs: without userinfo, query, fragment and the code of an invite, which may be secrets, and
+/// short.
 pub(crate) fn printable(text: &str) -> String {
     let shown = match Url::parse(text) {
         Ok(mut url) if !url.username().is_empty() || url.password().is_some() => {
@@ -165,9 +166,9 @@ pub(crate) fn printable(text: &str) -> String {
     short
 }
 
-/// Cuts off what lets whoever reads it claim an invite: `/i/CODE`, and `#d=TOKEN`.
+/// Cuts off what lets whoever reads it claim an invite, `/i/CODE` and `#d=TOKEN`, or empty a mailbox, `?token=TOKEN`.
 fn without_bearer(mut url: String) -> String {
-    let end = [url.find("/i/").map(|at| at + 3), url.find('#').map(|at| at + 1)].into_iter().flatten().min();
+    let end = [url.find("/i/").map(|at| at + 3), url.find(['#', '?']).map(|at| at + 1)].into_iter().flatten().min();
     if let Some(end) = end.filter(|end| *end < url.len()) {
         url.truncate(end);
         url.push('…');

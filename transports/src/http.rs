@@ -16,12 +16,14 @@ use crate::{
 
 mod client;
 mod failure;
+mod opened;
 mod resolver;
 mod server;
 pub mod site;
 mod tls;
 
 use client::Client;
+pub(crate) use opened::Opened;
 use server::Server;
 
 /// Heads of more than this are refused whatever the limits say: the buffers of a connection must hold one.
@@ -171,6 +173,29 @@ impl HttpTransport {
         policy: Policy,
     ) -> Result<Fetched, TransportError> {
         self.client.post(url, body, headers, policy, MAX_RESPONSE_BYTES).await
+    }
+
+    /// GETs and gives back the answer as soon as its head is there, which `limit` is for; any status, no redirects.
+    pub(crate) async fn open(
+        &self,
+        url: &str,
+        headers: &[(&'static str, String)],
+        policy: Policy,
+        limit: Duration,
+    ) -> Result<Opened, TransportError> {
+        self.client.open(url, headers, policy, limit).await
+    }
+
+    /// As [`HttpTransport::post`], to a peer that may think as long as `limit` says before it answers.
+    pub(crate) async fn post_patiently(
+        &self,
+        url: &str,
+        body: Bytes,
+        policy: Policy,
+        max_bytes: usize,
+        limit: Duration,
+    ) -> Result<Fetched, TransportError> {
+        self.client.post_patiently(url, body, policy, max_bytes, limit).await
     }
 }
 

@@ -7,14 +7,27 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use muretai_protocol::{Did, relay::Epoch, sealed::SealingKey, sign::SigningKey};
+use muretai_protocol::{Did, relay::Epoch, sealed::SealingKey, sign::SigningKey, urls};
 
 use crate::{
-    Delivery, PeerAddress, Route, Service, Stop, Transport, TransportError, TransportName, guard::Policy,
+    Delivery, PeerAddress, Route, Service, Stop, Transport, TransportError, TransportName,
+    guard::{self, Policy},
     http::HttpTransport,
 };
 
+mod backoff;
+mod clock;
+mod deposit;
 pub mod directory;
+mod mailbox;
+mod refusal;
+mod sleep;
+pub mod sse;
+
+pub use deposit::deposit_id_of;
+
+/// A relay is a detour, and its answers come late.
+const COST: u8 = 100;
 
 /// The keys of an agent, and what it knows of its peers' keys.
 #[async_trait]
@@ -170,14 +183,29 @@ impl Transport for RelayTransport {
     }
 
     fn route(&self, peer: &PeerAddress) -> Option<Route> {
-        let _ = peer;
-        todo!()
+        let (did, mailbox) = (peer.did.as_ref()?, peer.mailbox.as_ref()?);
+        let policy = if mailbox.allow_private { Policy::Owner } else { Policy::Peer };
+        let is_dialled = urls::is_plain_url(&mailbox.relay) && guard::check_url(&mailbox.relay, policy).is_ok();
+        is_dialled.then(|| Route {
+            transport: TransportName::Relay,
+            address: mailbox.relay.clone(),
+            cost: COST,
+            allow_private: mailbox.allow_private,
+            mailbox: Some(Box::new((did.clone(), mailbox.clone()))),
+        })
     }
 
-    /// Seals the request (v2 when the peer's ML-KEM key is known), signs the deposit and hands it to the relay.
+    /// Seals the request (v2 when the peer's ML-KEM key is known), signs the deposit and hands it to the relay. A
+    /// repeated request deposits under the same id ([`deposit_id_of`]), and the relay keeps one letter.
+    ///
+    /// # Errors
+    /// [`TransportError::RelayRefused`] with the relay's words, [`TransportError::BadSealingKey`], and whatever ends a
+    /// call.
     async fn deliver(&self, route: &Route, request: Bytes) -> Result<Delivery, TransportError> {
-        let _ = (route, request, &self.http, &self.times, &self.keyring, &self.place, &self.watcher);
-        todo!()
+        match route.mailbox.as_deref() {
+            Some((to, mailbox)) => deposit::deliver(self, to, mailbox, &request).await,
+            None => Err(TransportError::NoAddress { url: guard::printable(&route.address) }),
+        }
     }
 
     /// Listens at its place until stopped: by stream, or by long poll where the relay has no stream. Reconnects with
@@ -189,4 +217,11 @@ impl Transport for RelayTransport {
         let _ = (service, stop);
         todo!()
     }
+}
+
+/// Randomness for nonces, ids and pauses.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has randomness");
+    bytes
 }

@@ -154,6 +154,7 @@ fn printed_urls_hide_userinfo_and_stay_short() {
     assert_eq!(printable("https://example.com/me/i/Ab3-_x"), "https://example.com/me/i/…");
     assert_eq!(printable("https://example.com/i/Ab3 x"), "https://example.com/i/…");
     assert_eq!(printable("https://example.com/x#d=secret"), "https://example.com/x#…");
+    assert_eq!(printable("https://example.com/listen?token=secret"), "https://example.com/listen?…");
     assert_eq!(printable("https://example.com/i/"), "https://example.com/i/");
     assert!(printable(&"x".repeat(5_000)).chars().count() <= 301);
     assert!(!printable("http://a\u{1b}[31m").contains('\u{1b}'));

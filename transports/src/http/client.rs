@@ -8,10 +8,10 @@ use std::{
 };
 
 use ::http::{HeaderMap, Method, StatusCode, header};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use url::Url;
 
-use super::{FetchOptions, Fetched, failure, resolver::GuardedResolver, tls};
+use super::{FetchOptions, Fetched, failure, opened::Opened, resolver::GuardedResolver, tls};
 use crate::{
     ClientTimeouts, TransportError,
     guard::{self, GuardError, Policy},
@@ -44,7 +44,6 @@ struct Request<'a> {
     method: Method,
     body: Bytes,
     headers: &'a [(&'static str, String)],
-    max_bytes: usize,
 }
 
 impl Client {
@@ -66,17 +65,45 @@ impl Client {
         policy: Policy,
         max_bytes: usize,
     ) -> Result<Fetched, TransportError> {
-        let request = Request { method: Method::POST, body, headers, max_bytes };
+        let request = Request { method: Method::POST, body, headers };
         self.within_limit(url, async {
-            let target = check(url, policy)?;
-            let response = self.exchange(&target, policy, &request).await?;
             // A peer may think for long before it answers, and not while it does.
-            match tokio::time::timeout(BODY_TIMEOUT, self.read(&target, response, max_bytes)).await {
-                Ok(read) => read,
-                Err(_) => Err(TransportError::Timeout { url: guard::printable(url), limit: BODY_TIMEOUT }),
-            }
+            self.open_untimed(url, policy, &request).await?.read(max_bytes, BODY_TIMEOUT).await
         })
         .await
+    }
+
+    /// GETs, with the headers given, and gives back the answer once its head is there, whatever the status; redirects
+    /// are not followed. The limit is for the head alone.
+    pub(super) async fn open(
+        &self,
+        url: &str,
+        headers: &[(&'static str, String)],
+        policy: Policy,
+        limit: Duration,
+    ) -> Result<Opened, TransportError> {
+        let request = Request { method: Method::GET, body: Bytes::new(), headers };
+        within(url, limit, self.open_untimed(url, policy, &request)).await
+    }
+
+    /// POSTs one body to a peer that may think as long as the limit says before it answers.
+    pub(super) async fn post_patiently(
+        &self,
+        url: &str,
+        body: Bytes,
+        policy: Policy,
+        max_bytes: usize,
+        limit: Duration,
+    ) -> Result<Fetched, TransportError> {
+        let request = Request { method: Method::POST, body, headers: &[] };
+        let opened = within(url, limit, self.open_untimed(url, policy, &request)).await?;
+        opened.read(max_bytes, BODY_TIMEOUT).await
+    }
+
+    async fn open_untimed(&self, url: &str, policy: Policy, request: &Request<'_>) -> Result<Opened, TransportError> {
+        let target = check(url, policy)?;
+        let response = self.exchange(&target, policy, request).await?;
+        Ok(Opened::new(response, self.timeouts.clone()))
     }
 
     /// Holds the whole call, body included, to the wall clock; a peer that drips bytes gains nothing.
@@ -85,21 +112,20 @@ impl Client {
         url: &str,
         call: impl Future<Output = Result<T, TransportError>>,
     ) -> Result<T, TransportError> {
-        match tokio::time::timeout(self.timeouts.total, call).await {
-            Ok(result) => result,
-            Err(_) => Err(TransportError::Timeout { url: guard::printable(url), limit: self.timeouts.total }),
-        }
+        within(url, self.timeouts.total, call).await
     }
 
     async fn fetch_untimed(&self, url: &str, options: &FetchOptions) -> Result<Fetched, TransportError> {
-        let request = Request { method: Method::GET, body: Bytes::new(), headers: &[], max_bytes: options.max_bytes };
+        let request = Request { method: Method::GET, body: Bytes::new(), headers: &[] };
         let limit = options.redirects.min(MAX_REDIRECTS);
         let mut target = check(url, options.policy)?;
         let mut policy = options.policy;
         for hop in 0..=limit {
             let response = self.exchange(&target, policy, &request).await?;
             let Some(location) = redirect(response.status(), response.headers()) else {
-                return self.read(&target, response, options.max_bytes).await;
+                // The limit of the whole call is around this one.
+                let opened = Opened::new(response, self.timeouts.clone());
+                return opened.read(options.max_bytes, self.timeouts.total).await;
             };
             // The body of a redirect is not read; dropping the response closes its connection.
             drop(response);
@@ -132,35 +158,7 @@ impl Client {
         let started = Instant::now();
         let response = builder.send().await.map_err(|error| self.sort(error, target))?;
         tracing::debug!(url = guard::printable(target.as_str()), status = response.status().as_u16(), elapsed = ?started.elapsed());
-        if response.content_length().is_some_and(|length| length > request.max_bytes as u64) {
-            return Err(TransportError::TooLarge { url: guard::printable(target.as_str()), limit: request.max_bytes });
-        }
         Ok(response)
-    }
-
-    /// Reads a body chunk by chunk; one byte too many ends the connection.
-    async fn read(
-        &self,
-        target: &Url,
-        mut response: reqwest::Response,
-        max_bytes: usize,
-    ) -> Result<Fetched, TransportError> {
-        let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.sort(error, target))? {
-            if body.len() + chunk.len() > max_bytes {
-                return Err(TransportError::TooLarge { url: guard::printable(target.as_str()), limit: max_bytes });
-            }
-            body.extend_from_slice(&chunk);
-        }
-        let headers = response.headers();
-        Ok(Fetched {
-            status: response.status().as_u16(),
-            body: body.freeze(),
-            url: target.to_string(),
-            content_type: text_of(headers, header::CONTENT_TYPE),
-            retry_after: retry_after(headers),
-            location: text_of(headers, header::LOCATION).map(|location| guard::printable(&location)),
-        })
     }
 
     fn sort(&self, error: reqwest::Error, target: &Url) -> TransportError {
@@ -198,6 +196,30 @@ impl Client {
     }
 }
 
+async fn within<T>(
+    url: &str,
+    limit: Duration,
+    call: impl Future<Output = Result<T, TransportError>>,
+) -> Result<T, TransportError> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(result) => result,
+        Err(_) => Err(TransportError::Timeout { url: guard::printable(url), limit }),
+    }
+}
+
+/// What is kept of an answer beside its body.
+pub(super) fn fetched(response: &reqwest::Response, body: Bytes) -> Fetched {
+    let headers = response.headers();
+    Fetched {
+        status: response.status().as_u16(),
+        body,
+        url: response.url().to_string(),
+        content_type: text_of(headers, header::CONTENT_TYPE),
+        retry_after: retry_after(headers),
+        location: text_of(headers, header::LOCATION).map(|location| guard::printable(&location)),
+    }
+}
+
 fn check(url: &str, policy: Policy) -> Result<Url, TransportError> {
     guard::check_url(url, policy).map_err(|source| TransportError::Refused { url: guard::printable(url), source })
 }
@@ -226,7 +248,7 @@ fn follow(from: &Url, location: &str, policy: Policy) -> Result<(Url, Policy), T
     Ok((target, policy))
 }
 
-fn text_of(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+pub(super) fn text_of(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
