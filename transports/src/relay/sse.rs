@@ -72,7 +72,10 @@ impl Parser {
 
     /// Moves bytes into `line` up to the end of a line. `false`: the piece is used up before there was one.
     fn read_line(&mut self) -> bool {
-        if std::mem::take(&mut self.after_cr) && !self.piece.is_empty() && self.piece[0] == b'\n' {
+        if self.piece.is_empty() {
+            return false;
+        }
+        if std::mem::take(&mut self.after_cr) && self.piece[0] == b'\n' {
             self.piece.advance(1);
         }
         let end = self.piece.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
