@@ -2,7 +2,7 @@
 use muretai_protocol::{Did, UnixSeconds};
 use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 
-use crate::{Store, StoreError, lists, names, vouching};
+use crate::{Store, StoreError, lists, names, provisional, vouching};
 
 /// Every column of a contact, in the order of [`contact_from`].
 macro_rules! select {
@@ -405,6 +405,7 @@ pub(crate) async fn forget_stranger(conn: &mut SqliteConnection, peer: i64) -> R
 /// Makes direct trust inside the caller's transaction. What either had asked the other is settled by it.
 pub(crate) async fn introduce(conn: &mut SqliteConnection, who: &Introduce) -> Result<Contact, StoreError> {
     let contact = admit(conn, who, Relation::Direct).await?;
+    provisional::confirm(conn, &who.did).await?;
     let peer = peer_id(conn, who.did.as_str()).await?;
     query(
         "UPDATE requests SET status = 1, decided = ?1 \

@@ -6,7 +6,7 @@ use crate::{
     Store, StoreError,
     contacts::{self, Contact, Introduce, Relation, did_from, peer_id},
     handled::mark_handled,
-    messages::Handling,
+    messages::{Handling, Outgoing, insert_outgoing, is_outgoing},
 };
 
 /// Every column of an invite, in the order of [`invite_from`].
@@ -157,6 +157,29 @@ impl Store {
     ) -> Result<ClaimOutcome, StoreError> {
         let (nonce, who, message) = (nonce.to_owned(), who.clone(), message.clone());
         self.write(|conn| Box::pin(async move { claim(conn, &nonce, &who, &message).await })).await
+    }
+
+    /// The same for a claim that nobody waits for the answer of: when it is accepted, `welcome` is in the outbox. Written
+    /// once, however often the claim is made.
+    pub async fn claim_invite_by_mail(
+        &self,
+        nonce: &str,
+        who: &Introduce,
+        message: &Handling,
+        welcome: &Outgoing,
+    ) -> Result<ClaimOutcome, StoreError> {
+        let (nonce, who, message, welcome) = (nonce.to_owned(), who.clone(), message.clone(), welcome.clone());
+        self.write(|conn| {
+            Box::pin(async move {
+                let outcome = claim(conn, &nonce, &who, &message).await?;
+                let is_refused = matches!(outcome, ClaimOutcome::Refused(_));
+                if !is_refused && !is_outgoing(conn, &welcome.message_id).await? {
+                    insert_outgoing(conn, &welcome).await?;
+                }
+                Ok(outcome)
+            })
+        })
+        .await
     }
 }
 

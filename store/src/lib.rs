@@ -25,6 +25,7 @@ mod names;
 mod open;
 pub mod outbox;
 mod owner;
+mod provisional;
 mod queue;
 mod reader;
 pub mod requests;

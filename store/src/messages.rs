@@ -300,6 +300,21 @@ impl Store {
         self.write(|conn| Box::pin(async move { insert_outgoing(conn, &message).await })).await
     }
 
+    /// Writes a message into the outbox unless one with its id was ever written; says whether it was.
+    pub async fn queue_once(&self, message: &Outgoing) -> Result<bool, StoreError> {
+        let message = message.clone();
+        self.write(|conn| {
+            Box::pin(async move {
+                if is_outgoing(conn, &message.message_id).await? {
+                    return Ok(false);
+                }
+                insert_outgoing(conn, &message).await?;
+                Ok(true)
+            })
+        })
+        .await
+    }
+
     /// The outgoing message with this id; a reply that travelled in the answer to a request is none.
     pub async fn outgoing(&self, message_id: &str) -> Result<Option<MessageRow>, StoreError> {
         let message_id = message_id.to_owned();
@@ -407,7 +422,14 @@ impl OutStatus {
     }
 }
 
-async fn insert_outgoing(conn: &mut SqliteConnection, message: &Outgoing) -> Result<i64, StoreError> {
+/// Whether a message of ours with this id was ever written.
+pub(crate) async fn is_outgoing(conn: &mut SqliteConnection, message_id: &str) -> Result<bool, StoreError> {
+    let row = query("SELECT 1 FROM messages WHERE message_id = ? AND status IS NOT NULL").bind(message_id);
+    Ok(row.fetch_optional(conn).await?.is_some())
+}
+
+/// Writes an outgoing message, with its row in the outbox when it is kept there.
+pub(crate) async fn insert_outgoing(conn: &mut SqliteConnection, message: &Outgoing) -> Result<i64, StoreError> {
     let peer = peer_id(conn, &message.peer).await?;
     let done = query(
         "INSERT INTO messages (peer, direction, is_unread, is_auto, is_verified, status, timestamp, received, \
