@@ -135,6 +135,21 @@ impl Home {
         })
     }
 
+    /// How often each message id came in, by the database of an agent, without a process for it.
+    pub fn received(&self, name: &str) -> std::collections::HashMap<String, usize> {
+        use sqlx::{Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
+        let options = SqliteConnectOptions::new().filename(self.agent(name).join("agent.db"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let rows = runtime.block_on(async {
+            let mut conn = SqliteConnection::connect_with(&options.busy_timeout(wait::PATIENCE)).await.unwrap();
+            let statement = "SELECT message_id, count(*) FROM messages WHERE direction = 0 GROUP BY message_id";
+            let rows = sqlx::query(statement).fetch_all(&mut conn).await.unwrap();
+            conn.close().await.unwrap();
+            rows
+        });
+        rows.iter().map(|row| (row.get(0), row.get::<i64, _>(1) as usize)).collect()
+    }
+
     /// The path of a file in the scratch folder, with this content.
     pub fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);

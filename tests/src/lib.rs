@@ -6,10 +6,17 @@
 // A harness reports by failing the test, and prints which part of a test a machine cannot run.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+pub mod balancer;
 pub mod binary;
 pub mod home;
 pub mod http;
+pub mod load;
+pub mod mail;
 pub mod peer;
+pub mod postgres;
+pub mod random;
+pub mod relay;
+pub mod resident;
 pub mod rpc;
 pub mod serve;
 pub mod trust;
@@ -19,5 +26,6 @@ pub mod wait;
 
 pub use home::{Done, Home};
 pub use http::{Connection, Response};
+pub use relay::RelayProcess;
 pub use rpc::Key;
 pub use serve::Serve;

@@ -16,6 +16,7 @@ use std::{
 
 use muretai_tests::{
     Connection, Home,
+    random::{Random, number},
     rpc::{self, Key, code, send},
     wait,
 };
@@ -24,18 +25,6 @@ use serde_json::Value;
 const SENDERS: u32 = 16;
 /// Past this, no further round begins.
 const LONGEST: Duration = Duration::from_secs(90);
-
-/// A small generator, so that a failing run can be had again by its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
 
 /// What senders and killer share.
 struct Field {
@@ -138,15 +127,9 @@ fn stored(home: &Home) -> HashMap<String, usize> {
     counts
 }
 
-fn environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 /// Runs the rounds; `most` is how many acknowledgements a round has at most before the kill.
 fn survive(flags: &[&str], rounds: u64, most: u64) {
-    let seed = environment("CRASH_SEED", u64::from(std::process::id()) << 20 | u64::from(rounds as u32) | 1);
-    eprintln!("CRASH_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Random::of("CRASH_SEED");
     let home = Home::with_agent("south");
     let mut serve = home.serve("south", flags);
     let field = Field {
@@ -199,13 +182,13 @@ fn survive(flags: &[&str], rounds: u64, most: u64) {
 
 #[test]
 fn nothing_acknowledged_is_lost_or_doubled_by_sigkill() {
-    let rounds = environment("CRASH_ROUNDS", 12);
+    let rounds = number("CRASH_ROUNDS", 12);
     survive(&["--open-door", "--rate-limit", "off"], rounds, 600);
 }
 
 #[test]
 fn neither_is_it_while_a_command_is_asked() {
-    let rounds = environment("CRASH_ROUNDS", 12) / 3;
+    let rounds = number("CRASH_ROUNDS", 12) / 3;
     survive(&["--open-door", "--rate-limit", "off", "--reply-with", "cat"], rounds, 60);
 }
 
