@@ -2,10 +2,45 @@
 //! within quotas, wakes listeners, and learns nothing of what letters say.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
+use muretai_protocol::UnixSeconds;
 use muretai_store::mailboxes::{MailboxError, Mailboxes, Quotas};
-use muretai_transports::{Stop, TransportError, http::ServerLimits};
+use muretai_transports::{
+    Stop, TransportError,
+    http::{ServerLimits, site::SiteServer},
+};
+
+mod address;
+mod answer;
+mod budget;
+mod calls;
+mod deposit;
+mod directory;
+mod files;
+mod hub;
+mod letters;
+mod metrics;
+mod poll;
+mod proof;
+mod query;
+mod rate;
+mod shared;
+mod site;
+mod stats;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod upkeep;
+
+pub use stats::{Limit, Metric, Stats, StatsError, fetch_stats};
+
+use shared::{Parts, Shared};
+use site::RelaySite;
 
 /// What `muretai relay serve` is told. Every bound is shown by [`stats`](fetch_stats).
 #[derive(Debug, Clone)]
@@ -106,34 +141,72 @@ pub enum RelayError {
 }
 
 /// A relay that is bound and not yet running.
-pub struct Relay {}
+pub struct Relay {
+    server: SiteServer,
+    shared: Arc<Shared>,
+    warnings: Vec<String>,
+}
 
 impl Relay {
-    /// Binds and takes the store. Nothing is answered before [`Relay::run`].
+    /// Binds and takes the store. Nothing is answered before [`Relay::run`]. Raises this process's limit of open files as
+    /// far as it may.
+    ///
+    /// # Errors
+    /// [`RelayError::BadUrl`], [`RelayError::Listen`]; the store is dropped then.
     pub async fn bind(options: RelayOptions, store: Box<dyn Mailboxes>) -> Result<Relay, RelayError> {
-        let _ = (options, store);
-        todo!()
+        let RelayOptions { listen, urls, quotas, limits, bounds, metrics } = options;
+        let mount = address::mount_of(&urls)?;
+        let fail = |source| RelayError::Listen { address: listen, source };
+        let server = SiteServer::bind(listen, &mount, limits.clone()).await.map_err(fail)?;
+        let bound = server.local_addr();
+        let mut warnings = address::warnings(&urls, bound);
+        warnings.extend(files::raise_limit(limits.max_connections));
+        let shared = Shared::new(Parts {
+            store,
+            base: urls.first().cloned().unwrap_or_else(|| format!("http://{bound}")),
+            origins: address::origins(&urls, bound),
+            bounds,
+            quotas,
+            limits,
+            access: metrics,
+            clock: Box::new(system_clock),
+        });
+        Ok(Relay { server, shared: Arc::new(shared), warnings })
     }
 
     /// The public base.
     pub fn url(&self) -> &str {
-        todo!()
+        &self.shared.base
     }
 
     /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
-        todo!()
+        self.server.local_addr()
     }
 
     /// What the owner should know, one sentence each: an address that nobody can dial, too few file descriptors.
     pub fn warnings(&self) -> &[String] {
-        todo!()
+        &self.warnings
     }
 
     /// Serves until stopped; then tells listeners to go elsewhere, finishes deposits that are under way, and closes the
     /// store.
+    ///
+    /// # Errors
+    /// [`RelayError::Listen`]. A store that fails later is no reason to end: requests are refused until it works again.
     pub async fn run(self, stop: Stop) -> Result<(), RelayError> {
-        let _ = stop;
-        todo!()
+        let Relay { server, shared, .. } = self;
+        let address = server.local_addr();
+        let mut tasks = upkeep::begin(&shared, &stop);
+        let site = Arc::new(RelaySite(Arc::clone(&shared)));
+        let served = server.run(site, stop).await;
+        tasks.shutdown().await;
+        upkeep::end(&shared).await;
+        served.map_err(|source| RelayError::Listen { address, source })
     }
+}
+
+fn system_clock() -> UnixSeconds {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    UnixSeconds(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
