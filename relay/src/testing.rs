@@ -137,7 +137,7 @@ impl Memory {
             gate.acquire().await.unwrap().forget();
         }
         if self.0.is_failing.load(Ordering::SeqCst) {
-            return Err(MailboxError::Io(std::io::Error::other("told to fail")));
+            return Err(MailboxError::Closed);
         }
         if is_write && self.0.is_full.load(Ordering::SeqCst) {
             return Err(MailboxError::DiskFull);
