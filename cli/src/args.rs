@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     commands::{
         card, claim, completions, connect, contacts, doctor, domain, identity, inbox, introduce, invite, keygen, man,
-        plugin, policy, referral, requests, send, serve, tour, trust_status,
+        plugin, policy, referral, relay, requests, send, serve, tour, trust_status,
     },
     output::Output,
     parse,
@@ -22,7 +22,7 @@ Examples:
   muretai send south 'hello'                      send, and print the signed reply
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 the peer refused, 4 nobody could be reached,
-5 something did not verify.";
+5 something did not verify, 6 at a relay only (with --require-delivery).";
 
 /// An address for an agent, or for you, on a network of agents that belong to different people
 ///
@@ -90,6 +90,7 @@ pub(crate) enum Command {
     TrustStatus(trust_status::Args),
     Policy(policy::Args),
     Plugin(plugin::Args),
+    Relay(relay::Args),
     Domain(domain::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),

@@ -16,6 +16,7 @@ pub(crate) mod man;
 pub(crate) mod plugin;
 pub(crate) mod policy;
 pub(crate) mod referral;
+pub(crate) mod relay;
 pub(crate) mod requests;
 pub(crate) mod send;
 pub(crate) mod serve;

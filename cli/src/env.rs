@@ -1,7 +1,8 @@
 //! Every environment variable that the program reads, in one place. A flag beats its variable.
 //!
-//! Three more are read by libraries: `NO_COLOR` (any value: no colour, unless `--color always` is given), `TZ` (the zone
-//! in which people are shown times) and `COLUMNS` (the width of help texts). The variables that a `--reply-with`
+//! Some more are read by libraries: `NO_COLOR` (any value: no colour, unless `--color always` is given), `TZ` (the zone
+//! in which people are shown times), `COLUMNS` (the width of help texts) and those of PostgreSQL (`PGPASSWORD` and its
+//! like, for what the URL of `relay serve --store` does not say). The variables that a `--reply-with`
 //! command gets are set by the node.
 
 use std::{ffi::OsString, path::PathBuf};
@@ -12,6 +13,8 @@ pub(crate) const MURETAI_HOME: &str = "MURETAI_HOME";
 pub(crate) const MURETAI_AS: &str = "MURETAI_AS";
 /// File that holds the passphrase of the key. Beaten by `--passphrase-file` and `--passphrase-fd`.
 pub(crate) const MURETAI_PASSPHRASE_FILE: &str = "MURETAI_PASSPHRASE_FILE";
+/// Where a relay keeps its letters: a file, or the URL of a database. Beaten by `relay serve --store`.
+pub(crate) const MURETAI_RELAY_STORE: &str = "MURETAI_RELAY_STORE";
 /// The platform's data folder (XDG), where the home lies unless it is named.
 pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// The user's folder, `~`.

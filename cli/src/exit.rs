@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     Unreachable = 4,
     /// Something did not verify.
     Unverified = 5,
+    /// It lies at a relay, and delivery was required (`--require-delivery`).
+    AtRelay = 6,
 }
 
 impl From<Exit> for ExitCode {

@@ -12,8 +12,9 @@ use muretai_node::{
     trust::{TrustError, domain::DomainVerifyError},
 };
 use muretai_plugins::{engine::PluginFault, manifest::ManifestError, new::NewError, set::LoadError};
-use muretai_protocol::json::Value;
-use muretai_store::StoreError;
+use muretai_protocol::{json::Value, urls::BaseUrlError};
+use muretai_relay::RelayError;
+use muretai_store::{StoreError, mailboxes::MailboxError};
 
 use crate::{exit::Exit, shell};
 
@@ -230,6 +231,46 @@ impl Explain for ClaimError {
             ClaimError::Refused { code, message, data, .. } => {
                 Some(PeerRefusal { code: *code, message: message.clone(), data: data.clone() })
             }
+            _ => None,
+        }
+    }
+}
+
+impl Explain for MailboxError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            MailboxError::Newer { .. } => {
+                "nothing was changed; use the version of muretai that made it, or a later one"
+            }
+            MailboxError::Foreign => "nothing was changed; --store names another file or database",
+            MailboxError::InUse => {
+                "one relay process has one file; --store postgres://… is for several that share their mailboxes"
+            }
+            MailboxError::DiskFull => "free some space; what could not be stored was not acknowledged",
+            MailboxError::Unreachable(_) => {
+                "check that the database runs there, and that it lets this user in (PGPASSWORD, --store-password-file)"
+            }
+            MailboxError::Io(error) => return io_hint(error.kind()).map(str::to_owned),
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+impl Explain for RelayError {
+    fn fault(&self) -> Fault {
+        if matches!(self, RelayError::BadUrl { .. }) { Fault::Usage } else { Fault::Failed }
+    }
+    fn hint(&self) -> Option<String> {
+        match self {
+            RelayError::BadUrl { source: BaseUrlError::NotCanonical { corrected }, .. } => {
+                Some(format!("write it as --url {corrected}"))
+            }
+            RelayError::BadUrl { .. } => {
+                Some("give a base such as https://relay.example or https://example.com/relay".to_owned())
+            }
+            RelayError::Listen { .. } => Some("--listen 127.0.0.1:0 picks a free port".to_owned()),
+            RelayError::Store(error) => Explain::hint(error),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! What `-v` shows, and what `serve` logs without it. Only our own crates are heard, so that no library can log a
+//! What `-v` shows, and what a service logs without it. Only our own crates are heard, so that no library can log a
 //! message body or a secret.
 
 use std::{error::Error, fmt::Debug, io};
@@ -16,8 +16,15 @@ use tracing_subscriber::{
 
 use crate::{output::Output, wire};
 
-const CRATES: [&str; 6] =
-    ["muretai", "muretai_node", "muretai_plugins", "muretai_protocol", "muretai_store", "muretai_transports"];
+const CRATES: [&str; 7] = [
+    "muretai",
+    "muretai_node",
+    "muretai_plugins",
+    "muretai_protocol",
+    "muretai_relay",
+    "muretai_store",
+    "muretai_transports",
+];
 
 /// Sends log lines to stderr, as JSON with `--json`. Without `-v` only a service logs, and not with `--quiet`; nothing
 /// is set up otherwise.

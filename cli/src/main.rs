@@ -62,8 +62,17 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether a command logs without being asked.
+fn is_service(command: &Command) -> bool {
+    match command {
+        Command::Serve(_) => true,
+        Command::Relay(args) => args.is_service(),
+        _ => false,
+    }
+}
+
 fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
-    logging::start(&out, cli.globals.verbose, matches!(cli.command, Command::Serve(_)));
+    logging::start(&out, cli.globals.verbose, is_service(&cli.command));
     let context = Context::new(out, cli.globals);
     let ended = match cli.command {
         Command::Tour(args) => commands::tour::run(&context, &args),
@@ -83,6 +92,7 @@ fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
         Command::TrustStatus(args) => commands::trust_status::run(&context, &args),
         Command::Plugin(args) => commands::plugin::run(&context, &args),
         Command::Policy(args) => commands::policy::run(&context, &args),
+        Command::Relay(args) => commands::relay::run(&context, &args),
         Command::Domain(args) => commands::domain::run(&context, &args),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
         Command::Completions(args) => commands::completions::run(&context, &args),

@@ -1,4 +1,4 @@
-//! Values of flags: spans of time, numbers and rates.
+//! Values of flags: spans of time, sizes, numbers and rates.
 
 use std::time::Duration;
 
@@ -51,6 +51,47 @@ fn number(digits: &str) -> Result<u64, String> {
 
 fn too_long() -> String {
     "a span of time is at most ten years".to_owned()
+}
+
+/// The largest size that a flag may name: 1 EiB, so that no sum of sizes overflows.
+const MAX_SIZE: u64 = 1 << 60;
+
+/// Reads a number of bytes from 1: `1048576`, `512KiB`, `16MiB` or `2GiB`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let refused = || "write a size in bytes, or as 512KiB, 16MiB or 2GiB".to_owned();
+    let (number, unit) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    let unit: u64 = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return Err(refused()),
+    };
+    let number: u64 = if number.is_empty() { return Err(refused()) } else { number.parse().unwrap_or(u64::MAX) };
+    match number.checked_mul(unit).filter(|size| *size <= MAX_SIZE) {
+        Some(0) => Err("a size is at least one byte".to_owned()),
+        Some(size) => Ok(size),
+        None => Err("a size is at most 1048576TiB".to_owned()),
+    }
+}
+
+/// A bound that `off` takes away; then it is 0. A type of its own, because `off` is a value too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound(pub(crate) u64);
+
+/// Reads a size or a number from 1, or `off`.
+pub(crate) fn bound(text: &str) -> Result<Bound, String> {
+    if text == "off" { Ok(Bound(0)) } else { size(text).map(Bound).map_err(|reason| format!("{reason}, or `off`")) }
+}
+
+/// How often something may be done in a minute; `None` is `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PerMinute(pub(crate) Option<u32>);
+
+/// Reads a number from 1, or `off`.
+pub(crate) fn per_minute(text: &str) -> Result<PerMinute, String> {
+    if text == "off" { Ok(PerMinute(None)) } else { at_least_one(text).map(|number| PerMinute(Some(number))) }
 }
 
 /// Reads a number from 0.
@@ -168,6 +209,20 @@ mod tests {
         ] {
             assert!(duration(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn sizes_have_units_and_bounds_can_be_off() {
+        assert_eq!([size("1"), size("512KiB"), size("16MiB")], [Ok(1), Ok(524_288), Ok(16_777_216)]);
+        assert_eq!((size("1048576TiB"), size("7B")), (Ok(MAX_SIZE), Ok(7)));
+        for text in
+            ["", "0", "0MiB", "KiB", "1 MiB", "1MB", "1mib", "-1", "1.5MiB", "1048577TiB", "99999999999999999999"]
+        {
+            assert!(size(text).is_err(), "{text:?}");
+        }
+        assert_eq!((bound("off"), bound("2GiB"), bound("0").is_err()), (Ok(Bound(0)), Ok(Bound(2 << 30)), true));
+        assert_eq!((per_minute("off"), per_minute("6")), (Ok(PerMinute(None)), Ok(PerMinute(Some(6)))));
+        assert!(per_minute("0").is_err() && per_minute("x").is_err());
     }
 
     #[test]

@@ -14,7 +14,8 @@ pub(crate) fn quoted(word: &str) -> String {
 pub(crate) fn with_flags(text: &str, home: Option<&str>, agent: Option<&str>) -> String {
     const NAME: &str = "`muretai ";
     /// Commands in which no agent acts.
-    const NOBODY: [&str; 8] = ["keygen", "tour", "completions", "man", "help", "identity list", "plugin", "--as"];
+    const NOBODY: [&str; 9] =
+        ["keygen", "tour", "completions", "man", "help", "identity list", "plugin", "relay", "--as"];
     let mut pieces = text.split(NAME);
     let mut shown = pieces.next().unwrap_or_default().to_owned();
     for rest in pieces {

@@ -102,7 +102,8 @@ struct Bound<'a> {
     listen: SocketAddr,
 }
 
-fn listen(text: &str) -> Result<SocketAddr, String> {
+/// Reads an address and a port.
+pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     let spelled = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
         None => text.to_owned(),
