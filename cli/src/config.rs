@@ -22,6 +22,29 @@ pub(crate) struct Config {
     /// Default of `--allow-private`.
     #[serde(default)]
     pub(crate) allow_private: bool,
+    /// Relays of this home, where `serve` and `inbox --sync` look for mail and where cards are asked for; the first is
+    /// the one of `invite create --relay`.
+    #[serde(default, deserialize_with = "relays")]
+    pub(crate) relay: Vec<String>,
+}
+
+/// One URL, or several.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected the URL of a relay, or a list of them")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+fn relays<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let relays = match OneOrMore::deserialize(deserializer)? {
+        OneOrMore::One(relay) => vec![relay],
+        OneOrMore::More(relays) => relays,
+    };
+    let relays = relays.iter().map(|relay| {
+        parse::relay(relay).map_err(|reason| serde::de::Error::custom(format!("relay {relay:?}: {reason}")))
+    });
+    relays.collect()
 }
 
 fn span<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -44,7 +67,7 @@ pub(crate) fn read(home: &Path) -> Result<Config, Failure> {
     let text = fs::read_to_string(&path).map_err(|error| Failure::io(attempt(), &error))?;
     parse_text(&text).map_err(|error| {
         Failure::failed(format!("{}: {}", attempt(), error.trim_end().replace('\n', " ")))
-            .hint("it knows the keys `as`, `timeout` and `allow_private`")
+            .hint("it knows the keys `as`, `timeout`, `allow_private` and `relay`")
     })
 }
 
@@ -66,10 +89,23 @@ mod tests {
     #[test]
     fn reads_its_keys_behind_a_byte_order_mark() {
         let text = "\u{feff}as = \"north\"\ntimeout = \"45s\"\nallow_private = true\n";
-        let expected =
-            Config { agent: Some("north".to_owned()), timeout: Some(Duration::from_secs(45)), allow_private: true };
+        let expected = Config {
+            agent: Some("north".to_owned()),
+            timeout: Some(Duration::from_secs(45)),
+            allow_private: true,
+            relay: Vec::new(),
+        };
         assert_eq!(parse_text(text), Ok(expected));
         assert_eq!(parse_text(""), Ok(Config::default()));
+    }
+
+    #[test]
+    fn relays_are_one_or_several_and_are_addresses() {
+        let relays = |text: &str| parse_text(text).map(|config| config.relay);
+        assert_eq!(relays("relay = \"https://Relay.example/\""), Ok(vec!["https://relay.example".to_owned()]));
+        assert_eq!(relays("relay = [\"http://127.0.0.1:8421\", \"https://relay.example\"]").unwrap().len(), 2);
+        assert!(relays("relay = \"relay.example\"").unwrap_err().contains("relay.example"));
+        assert!(relays("relay = 5").unwrap_err().contains("the URL of a relay"));
     }
 
     #[test]

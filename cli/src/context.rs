@@ -152,7 +152,9 @@ impl Context {
         let seed = self.unlock(&dir)?;
         let attempt = format!("cannot open {}", dir.database().display());
         let http = HttpTransport::client(ClientTimeouts { connect: CONNECT_TIMEOUT.min(timeout), total: timeout });
-        Agent::open(dir, &seed, http).await.map_err(|error| Failure::of(attempt, &error))
+        let agent = Agent::open(dir, &seed, http).await.map_err(|error| Failure::of(attempt, &error))?;
+        agent.configure_relays(self.config()?.relay.clone());
+        Ok(agent)
     }
     /// The time that a call may take: the flag, the file, the default.
     pub(crate) fn timeout(&self, flag: Option<Duration>) -> Result<Duration, Failure> {

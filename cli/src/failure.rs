@@ -7,6 +7,7 @@ use muretai_node::{
     home::HomeError,
     invites::{ClaimError, InviteError},
     keyfile::KeyFileError,
+    mail::MailError,
     send::{SendError, peer::CardFetchError},
     serve::ServeError,
     trust::{TrustError, domain::DomainVerifyError},
@@ -15,6 +16,7 @@ use muretai_plugins::{engine::PluginFault, manifest::ManifestError, new::NewErro
 use muretai_protocol::{json::Value, urls::BaseUrlError};
 use muretai_relay::RelayError;
 use muretai_store::{StoreError, mailboxes::MailboxError};
+use muretai_transports::TransportError;
 
 use crate::{exit::Exit, shell};
 
@@ -233,6 +235,51 @@ impl Explain for ClaimError {
             }
             _ => None,
         }
+    }
+}
+
+/// Whose fault it is that nothing came back from a server.
+pub(crate) fn transport_fault(error: &TransportError) -> Fault {
+    match error {
+        TransportError::Refused { .. }
+        | TransportError::Tls { .. }
+        | TransportError::NotHttp { .. }
+        | TransportError::TooLarge { .. }
+        | TransportError::RedirectRefused { .. }
+        | TransportError::TooManyRedirects { .. }
+        | TransportError::NotARelay { .. }
+        | TransportError::Superseded { .. }
+        | TransportError::Client { .. } => Fault::Failed,
+        TransportError::Status { status, .. } | TransportError::RelayRefused { status, .. } => {
+            if matches!(status, 429 | 502..=504) { Fault::Unreachable } else { Fault::Failed }
+        }
+        _ => Fault::Unreachable,
+    }
+}
+
+impl Explain for MailError {
+    fn fault(&self) -> Fault {
+        match self {
+            MailError::BadRelay { .. } => Fault::Usage,
+            MailError::Transport { source, .. } => transport_fault(source),
+            _ => Fault::Failed,
+        }
+    }
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            MailError::NoRelay => "`muretai inbox --sync --relay URL` or `muretai serve --relay URL` makes one",
+            MailError::BadRelay { .. } => "write it as https://relay.example",
+            MailError::Transport { source: TransportError::Superseded { .. }, .. } => {
+                "only the newest listener of an identity gets its letters; stop the other one first"
+            }
+            MailError::Transport { source: TransportError::NotARelay { .. }, .. } => {
+                "is it the address of a relay, and not of an agent?"
+            }
+            MailError::Transport { .. } => "`muretai doctor` shows which relays can be reached; letters stay there",
+            MailError::Store(error) => return Explain::hint(error),
+            _ => return None,
+        };
+        Some(hint.to_owned())
     }
 }
 

@@ -11,6 +11,7 @@ mod env;
 mod exit;
 mod failure;
 mod logging;
+mod mail;
 mod output;
 mod parse;
 mod people;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muretai_node::receive::rate::RateLimit;
+use muretai_protocol::urls;
 
 /// The longest span that a flag may name: ten years, so that no sum of times overflows.
 const MAX_SPAN_SECS: u64 = 10 * 365 * 86_400;
@@ -112,6 +113,15 @@ pub(crate) fn message_number(text: &str) -> Result<i64, String> {
     match text.parse() {
         Ok(number) if number >= 0 => Ok(number),
         _ => Err("write the number of a message, such as 120; 0 is before the first".to_owned()),
+    }
+}
+
+/// Reads the address of a relay, and gives its canonical spelling.
+pub(crate) fn relay(text: &str) -> Result<String, String> {
+    let base = urls::canonical_base(text.trim()).map_err(|error| error.to_string())?;
+    match urls::is_plain_url(&base) && !urls::is_wildcard(&base) {
+        true => Ok(base),
+        false => Err("write the address of a relay as https://relay.example".to_owned()),
     }
 }
 
@@ -236,6 +246,17 @@ mod tests {
             assert!(reason.unwrap().starts_with("write "));
         }
         assert!(not_blank(" ").is_err());
+    }
+
+    #[test]
+    fn a_relay_is_spelled_in_one_way() {
+        assert_eq!(relay(" https://Relay.Example/ "), Ok("https://relay.example".to_owned()));
+        assert_eq!(relay("http://127.0.0.1:8421"), Ok("http://127.0.0.1:8421".to_owned()));
+        for text in
+            ["", "relay.example", "ftp://relay.example", "https://relay.example/?x", "http://0.0.0.0:8421", "https://"]
+        {
+            assert!(relay(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

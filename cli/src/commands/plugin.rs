@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use muretai_plugins::{
     engine::HostCommand,
     manifest::{Entry, Kind, Manifest, PluginFile},
+    set::PluginSet,
 };
 use serde::Serialize;
 
@@ -118,6 +119,18 @@ fn warn_of(context: &Context, kind: Kind) {
 /// The manifest of the home.
 pub(crate) fn manifest(context: &Context) -> Result<Manifest, Failure> {
     Manifest::read(context.home()?.root()).map_err(|error| Failure::of("cannot tell which plugins there are", &error))
+}
+
+/// Starts the plugins of an agent. One that does not start ends the command: a policy that is missing would let in whom
+/// it keeps out.
+pub(crate) async fn start(context: &Context, agent: &str, attempt: &str) -> Result<PluginSet, Failure> {
+    let manifest = manifest(context)?;
+    let started = PluginSet::load(&manifest, agent, &host()?).await;
+    let plugins = started.map_err(|error| Failure::of(attempt, &error))?;
+    for name in plugins.names() {
+        tracing::info!(plugin = name, "a plugin runs");
+    }
+    Ok(plugins)
 }
 
 /// A plugin that PATH or NAME means: a name of `plugins.toml`, else a file.

@@ -2,30 +2,41 @@
 
 use std::{future::Future, io::Read, sync::OnceLock, time::Duration};
 
-use muretai_node::send::{ResendRequest, SendError, SendRequest, Sent, SentReply, SentStatus, outbox::ReplyCommand};
-use muretai_protocol::{limits::MAX_TEXT_BYTES, text};
-use serde::Serialize;
+use muretai_node::{
+    Agent,
+    send::{ResendRequest, SendError, SendRequest, Sent, SentStatus},
+};
+use muretai_protocol::limits::MAX_TEXT_BYTES;
+use muretai_transports::TransportName;
 
 use crate::{
     context::{self, Context},
     exit::Exit,
     failure::Failure,
-    parse, people, progress, shell, stdin, wire,
+    parse, people, progress, stdin,
 };
+
+mod report;
+mod wait;
 
 /// Send a signed message and print the verified reply
 ///
 /// TARGET is a contact's name, a DID, a card URL or a bare domain. TEXT of `-` is read from standard input, as it is.
 /// Text that starts with a dash goes after `--`. When nothing is received in time the same message is tried again under
-/// the same id, so that the peer handles it once; `--resend` does so later. The reply's text is the only thing on
-/// standard output; an automatic answer such as "no answer" is a note.
+/// the same id, so that the peer handles it once. The reply's text is the only thing on standard output; an automatic
+/// answer such as "no answer" is a note.
+///
+/// It goes straight to the peer, and where that fails to the relay that the peer named, sealed, to wait there until the
+/// peer fetches it. What reached nobody stays in the outbox: `muretai serve` and `muretai outbox flush` send it again for
+/// 7 days. A reply that comes later is in the inbox, or is waited for with --wait.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "muretai send [OPTIONS] <TARGET> [--] <TEXT>\n       \
                             muretai send [OPTIONS] --resend <MESSAGE-ID>")]
 #[command(after_help = "Examples:\n\
 \x20 muretai send south 'hello'\n\
 \x20 muretai send south -- '--help is a flag'\n\
-\x20 git diff | muretai send https://south.example/ - --timeout 2m --json")]
+\x20 git diff | muretai send https://south.example/ - --timeout 2m --json\n\
+\x20 muretai send south 'are you there?' --wait 10m")]
 pub(crate) struct Args {
     /// Who gets it
     target: Option<String>,
@@ -50,6 +61,15 @@ pub(crate) struct Args {
     /// How often to try again when nobody can be reached
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse::count)]
     retries: u32,
+    /// The one way that it may go, now and later [default: http, and then relay]
+    #[arg(long, value_name = "WAY", conflicts_with = "resend")]
+    via: Option<Via>,
+    /// How long to wait for a reply that comes by itself, when none comes at once; letters are fetched meanwhile
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    wait: Option<Duration>,
+    /// Fail with exit code 6 when the peer does not have it yet, because it lies at a relay
+    #[arg(long)]
+    require_delivery: bool,
     /// Speak to an A2A agent that has no DID; its reply proves nothing
     #[arg(long)]
     unverified: bool,
@@ -58,39 +78,10 @@ pub(crate) struct Args {
     allow_private: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SentJson<'a> {
-    message_id: &'a str,
-    status: &'static str,
-    to: Option<&'a str>,
-    to_name: Option<&'a str>,
-    url: &'a str,
-    context_id: Option<&'a str>,
-    attempts: u32,
-    reply: Option<ReplyJson<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CommandJson<'a> {
-    keyword: &'a str,
-    label: &'a str,
-    params: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ReplyJson<'a> {
-    text: &'a str,
-    from: Option<&'a str>,
-    verified: bool,
-    message_id: &'a str,
-    time: Option<String>,
-    auto: bool,
-    status: Option<&'a str>,
-    context_id: Option<&'a str>,
-    commands: Vec<CommandJson<'a>>,
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Via {
+    Http,
+    Relay,
 }
 
 /// What to do with a text that cannot be sent.
@@ -111,9 +102,12 @@ fn send(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let stored = OnceLock::new();
         let attempt = format!("cannot send to `{target}`");
         let sent = deliver(context, &target, &attempt, agent.send_watched(&request, &stored), &stored).await;
+        let done = match sent {
+            Ok(sent) => finish(context, args, &agent, sent).await,
+            Err(failure) => Err(failure.about(&request.target)),
+        };
         agent.close().await;
-        print(context, &sent.map_err(|failure| failure.about(&request.target))?)?;
-        Ok(Exit::Done)
+        done
     })
 }
 
@@ -129,10 +123,31 @@ fn resend(context: &Context, args: &Args, message_id: &str) -> Result<Exit, Fail
         let attempt = format!("cannot send the message `{}` again", people::shown(message_id));
         let stored = OnceLock::from(message_id.to_owned());
         let sent = deliver(context, "its reply", &attempt, agent.resend(&request), &stored).await;
+        let done = match sent {
+            Ok(sent) => finish(context, args, &agent, sent).await,
+            Err(failure) => Err(failure),
+        };
         agent.close().await;
-        print(context, &sent?)?;
-        Ok(Exit::Done)
+        done
     })
+}
+
+/// Waits for the reply where that is wanted, and prints what became of the message.
+async fn finish(context: &Context, args: &Args, agent: &Agent, mut sent: Sent) -> Result<Exit, Failure> {
+    let waited = match args.wait.filter(|_| wait::may_reply(&sent)) {
+        Some(time) => wait::reply(context, agent, &mut sent, time).await,
+        None => Ok(()),
+    };
+    if sent.status == SentStatus::AtRelay && args.require_delivery {
+        if context.out.is_json {
+            report::print(context, &sent)?;
+        }
+        return Err(report::undelivered(&sent));
+    }
+    if waited.is_ok() || context.out.is_json {
+        report::print(context, &sent)?;
+    }
+    waited.map(|()| Exit::Done)
 }
 
 fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
@@ -153,7 +168,10 @@ fn request(context: &Context, args: &Args) -> Result<SendRequest, Failure> {
         retries: args.retries,
         unverified: args.unverified,
         allow_private: context.allow_private(args.allow_private)?,
-        via: None,
+        via: args.via.map(|via| match via {
+            Via::Http => TransportName::Http,
+            Via::Relay => TransportName::Relay,
+        }),
     })
 }
 
@@ -207,113 +225,6 @@ fn interrupted(attempt: &str, stored: Option<&String>) -> Failure {
             message_id: Some(id.clone()),
             ..failure.hint(format!("the peer may have it already; `muretai send --resend {id}` sends it again"))
         },
-    }
-}
-
-fn print(context: &Context, sent: &Sent) -> Result<(), Failure> {
-    if sent.is_blocked && !context.out.is_json {
-        context.out.warn("you have blocked this contact: it can answer, and what it writes by itself is refused");
-    }
-    if context.out.is_json {
-        return context.out.json(&json(sent));
-    }
-    let to = people::shown(sent.to_name.as_deref().unwrap_or(sent.to.as_ref().map_or(&sent.url, |did| did.as_str())));
-    match &sent.reply {
-        Some(reply) => print_reply(context, sent, &to, reply),
-        None => {
-            context.out.note(match sent.status {
-                SentStatus::Duplicate if sent.attempts > 1 => "delivered by an earlier attempt; its reply is not known",
-                SentStatus::Duplicate => "the peer says it had this message already; there is no reply",
-                SentStatus::Answered | SentStatus::Accepted | SentStatus::Held => "delivered; there is no reply",
-                SentStatus::AtRelay => "at relay: it waits there for the peer",
-            });
-            Ok(())
-        }
-    }
-}
-
-fn print_reply(context: &Context, sent: &Sent, to: &str, reply: &SentReply) -> Result<(), Failure> {
-    if !reply.is_verified {
-        context.out.warn(&format!("{to} has no DID: this reply is not verified"));
-    }
-    if reply.is_auto && reply.status.as_deref() == Some("held") {
-        context.out.note(&format!("held: {to} keeps it for its owner, who has to let you in first"));
-        let peer = shell::quoted(sent_to(sent));
-        context.next(&format!("`muretai trust-status --ask {peer}` shows how that stands"));
-        return Ok(());
-    }
-    if reply.text.is_empty() {
-        let status = people::shown(reply.status.as_deref().unwrap_or("no text"));
-        context.out.note(&format!("delivered; {to} answered: {status}"));
-        return Ok(());
-    }
-    if let Some(status) = reply.status.as_deref().filter(|_| reply.is_auto) {
-        // A word of the machine about the answer that is not there: whoever reads standard output wants the answer.
-        let words = people::shown(&reply.text);
-        context.out.note(&match status {
-            "no-answer" => format!("delivered; {to} has {words}", words = no_answer(&words)),
-            _ => format!("delivered; {to} answered: {words}"),
-        });
-        return Ok(());
-    }
-    if reply.is_auto {
-        context.out.note(&format!("an automatic answer of {to}:"));
-    }
-    context.out.text(&text::body(&reply.text))?;
-    offer(context, sent, &reply.commands);
-    Ok(())
-}
-
-/// Shows what the peer offers to be sent next, as it can be typed.
-fn offer(context: &Context, sent: &Sent, commands: &[ReplyCommand]) {
-    for command in commands {
-        let params = command.params.as_deref().map(|params| format!(" {}", people::shown(params))).unwrap_or_default();
-        let words = shell::quoted(&format!("{}{params}", people::shown(&command.keyword)));
-        let peer = shell::quoted(sent_to(sent));
-        context.next(&format!("  {}: `muretai send {peer} {words}`", people::shown(&command.label)));
-    }
-}
-
-fn command_json(command: &ReplyCommand) -> CommandJson<'_> {
-    CommandJson { keyword: &command.keyword, label: &command.label, params: command.params.as_deref() }
-}
-
-/// The peer, as the next command names it.
-fn sent_to(sent: &Sent) -> &str {
-    sent.to_name.as_deref().unwrap_or(&sent.url)
-}
-
-/// The words of section 5.4 in a sentence; another peer's words as they are.
-fn no_answer(words: &str) -> String {
-    if words.starts_with("no answer") { words.to_owned() } else { format!("no answer: {words}") }
-}
-
-fn json(sent: &Sent) -> SentJson<'_> {
-    SentJson {
-        message_id: &sent.message_id,
-        status: match sent.status {
-            SentStatus::Answered => "answered",
-            SentStatus::Accepted => "accepted",
-            SentStatus::Held => "held",
-            SentStatus::AtRelay => "at relay",
-            SentStatus::Duplicate => "duplicate",
-        },
-        to: sent.to.as_ref().map(|did| did.as_str()),
-        to_name: sent.to_name.as_deref(),
-        url: &sent.url,
-        context_id: sent.context_id.as_deref(),
-        attempts: sent.attempts,
-        reply: sent.reply.as_ref().map(|reply| ReplyJson {
-            text: &reply.text,
-            from: reply.from.as_ref().map(|did| did.as_str()),
-            verified: reply.is_verified,
-            message_id: &reply.message_id,
-            time: reply.timestamp.map(wire::time),
-            auto: reply.is_auto,
-            status: reply.status.as_deref(),
-            context_id: reply.context_id.as_deref(),
-            commands: reply.commands.iter().map(command_json).collect(),
-        }),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use muretai_node::{
+    Agent,
     receive::responder::{CommandSpec, ReplyInput},
     serve::{ServeOptions, Serving},
 };
-use muretai_plugins::set::PluginSet;
 use muretai_transports::{Stop, http::ServerLimits};
 use serde::Serialize;
 
@@ -33,6 +33,10 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// error, one per message, without its text. It listens on this machine alone unless --listen says otherwise. SIGINT
 /// and SIGTERM let it finish what is under way; a second one ends it at once.
 ///
+/// With --relay it also listens for letters at relays, which keep them while it is off; nothing has to be dialled then,
+/// and --no-http leaves the address away. Its card names the first of them while it is connected. Only the newest
+/// listener of an identity gets its letters: an older one stops and says so. It goes on sending what is in the outbox.
+///
 /// Messages from trusted contacts are stored before they are answered. Strangers are refused, unless --open-door.
 ///
 /// Who answers, in this order: a skill of a plugin, when the first word is its id or it is the default skill; what
@@ -42,7 +46,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai serve --listen 127.0.0.1:0 --reply-with 'tr a-z A-Z'\n\
-\x20 muretai serve --listen 0.0.0.0:8420 --url https://south.example")]
+\x20 muretai serve --no-http --relay https://relay.example")]
 pub(crate) struct Args {
     /// Address and port to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8420", value_parser = listen)]
@@ -50,6 +54,15 @@ pub(crate) struct Args {
     /// Address under which others reach this agent, for the card [default: the bound one]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Relay where letters are fetched; repeat it for more [default: those of `relay` in config.toml]
+    #[arg(long, value_name = "URL", value_parser = parse::relay, help_heading = "Relays")]
+    relay: Vec<String>,
+    /// Fetch no letters, whatever config.toml says
+    #[arg(long, conflicts_with_all = ["relay", "no_http"], help_heading = "Relays")]
+    no_relay: bool,
+    /// Bind no address: be reached through relays alone
+    #[arg(long, conflicts_with_all = ["listen", "url"], help_heading = "Relays")]
+    no_http: bool,
     /// Answer strangers too
     #[arg(long)]
     open_door: bool,
@@ -96,10 +109,12 @@ enum InputForm {
 
 #[derive(Serialize)]
 struct Bound<'a> {
-    url: &'a str,
+    /// `null` with `--no-http`.
+    url: Option<&'a str>,
     did: &'a str,
     name: &'a str,
-    listen: SocketAddr,
+    listen: Option<SocketAddr>,
+    relays: &'a [String],
 }
 
 /// Reads an address and a port.
@@ -130,12 +145,13 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let agent = context.open(context.timeout(None)?).await?;
     let attempt = format!("cannot serve `{}`", agent.name());
     let plugins = tokio::select! {
-        plugins = plugins(context, agent.name(), &attempt) => plugins?,
+        plugins = plugin::start(context, agent.name(), &attempt) => plugins?,
         () = signals.next() => return Err(Failure::failed(format!("{attempt}: stopped while its plugins started"))),
     };
-    let options = ServeOptions { skills: plugins.skills(), policies: plugins.policies(), ..options(args) };
+    let relays = relays(context, args)?;
+    let options = ServeOptions { skills: plugins.skills(), policies: plugins.policies(), relays, ..options(args) };
     let serving = agent.serve(&options).await.map_err(|error| Failure::of(attempt.as_str(), &error))?;
-    announce(context, &serving, agent.did().as_str(), agent.name())?;
+    announce(context, &serving, &agent, &options)?;
     let stop = Stop::new();
     let running = serving.run(stop.clone());
     let mut running = std::pin::pin!(running);
@@ -160,9 +176,12 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Says where: the first line, printed when connections are already accepted.
-fn announce(context: &Context, serving: &Serving, did: &str, name: &str) -> Result<(), Failure> {
-    let bound = Bound { url: serving.url(), did, name, listen: serving.local_addr() };
-    context.out.either(&bound, || serving.url().to_owned())?;
+fn announce(context: &Context, serving: &Serving, agent: &Agent, options: &ServeOptions) -> Result<(), Failure> {
+    let (did, name, relays) = (agent.did().as_str(), agent.name(), options.relays.as_slice());
+    let url = Some(serving.url()).filter(|_| !options.no_http);
+    let bound = Bound { url, did, name, listen: url.map(|_| serving.local_addr()), relays };
+    let first = url.or(relays.first().map(String::as_str)).unwrap_or_default();
+    context.out.either(&bound, || first.to_owned())?;
     for warning in serving.warnings() {
         context.out.warn(warning);
     }
@@ -170,16 +189,17 @@ fn announce(context: &Context, serving: &Serving, did: &str, name: &str) -> Resu
     Ok(())
 }
 
-/// Starts the plugins of an agent. One that does not start keeps the agent from being served: a policy that is missing
-/// would let in whom it keeps out.
-async fn plugins(context: &Context, agent: &str, attempt: &str) -> Result<PluginSet, Failure> {
-    let manifest = plugin::manifest(context)?;
-    let started = PluginSet::load(&manifest, agent, &plugin::host()?).await;
-    let plugins = started.map_err(|error| Failure::of(attempt, &error))?;
-    for name in plugins.names() {
-        tracing::info!(plugin = name, "a plugin runs");
+/// Where letters are fetched: the flags, else the file.
+fn relays(context: &Context, args: &Args) -> Result<Vec<String>, Failure> {
+    let relays = match args.relay.as_slice() {
+        _ if args.no_relay => Vec::new(),
+        [] => context.config()?.relay.clone(),
+        relays => relays.to_vec(),
+    };
+    if args.no_http && relays.is_empty() {
+        return Err(Failure::usage("--no-http leaves no way to be reached").hint("name a relay with --relay URL"));
     }
-    Ok(plugins)
+    Ok(relays)
 }
 
 fn options(args: &Args) -> ServeOptions {
@@ -208,7 +228,7 @@ fn options(args: &Args) -> ServeOptions {
             ..ServerLimits::default()
         },
         relays: Vec::new(),
-        no_http: false,
+        no_http: args.no_http,
     }
 }
 

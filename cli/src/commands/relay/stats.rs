@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muretai_protocol::urls;
 use muretai_transports::{
-    ClientTimeouts, TransportError,
+    ClientTimeouts,
     guard::Policy,
     http::{FetchOptions, HttpTransport},
 };
@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value};
 use crate::{
     context::{self, Context},
     exit::Exit,
-    failure::Failure,
+    failure::{Failure, transport_fault},
     output::{self, DIM, paint},
     parse, people,
 };
@@ -122,8 +122,8 @@ async fn fetch(base: &str, timeout: Duration) -> Result<String, Failure> {
     let http = HttpTransport::client(ClientTimeouts { connect: timeout, total: timeout });
     let options = FetchOptions { policy: Policy::Owner, max_bytes: MAX_BYTES, redirects: 0 };
     let fetched = http.fetch(&urls::join(base, "/metrics"), &options).await;
-    let fetched =
-        fetched.map_err(|error| Failure { exit: exit_of(&error), ..Failure::io(attempt.as_str(), &error) })?;
+    let fetched = fetched
+        .map_err(|error| Failure { exit: transport_fault(&error).into(), ..Failure::io(attempt.as_str(), &error) })?;
     match fetched.status {
         200 => String::from_utf8(fetched.body.to_vec())
             .map_err(|_| Failure::failed(format!("{attempt}: what it shows is not text"))),
@@ -138,15 +138,6 @@ async fn fetch(base: &str, timeout: Duration) -> Result<String, Failure> {
                 .hint("try again later"))
         }
         status => Err(Failure::failed(format!("{attempt}: it answered with HTTP status {status}")).hint(IS_IT_ONE)),
-    }
-}
-
-fn exit_of(error: &TransportError) -> Exit {
-    match error {
-        TransportError::Timeout { .. } | TransportError::Closed { .. } => Exit::Unreachable,
-        TransportError::Refused { .. } | TransportError::Tls { .. } => Exit::Failed,
-        error if error.is_unreachable() => Exit::Unreachable,
-        _ => Exit::Failed,
     }
 }
 
