@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     commands::{
         card, claim, completions, connect, contacts, doctor, domain, identity, inbox, introduce, invite, keygen, man,
-        plugin, policy, referral, relay, requests, send, serve, tour, trust_status,
+        outbox, plugin, policy, referral, relay, requests, send, serve, tour, trust_status,
     },
     output::Output,
     parse,
@@ -81,6 +81,7 @@ pub(crate) enum Command {
     Claim(claim::Args),
     Send(send::Args),
     Inbox(inbox::Args),
+    Outbox(outbox::Args),
     Contacts(contacts::Args),
     Connect(connect::Args),
     #[command(visible_alias = "request")]

@@ -13,6 +13,7 @@ pub(crate) mod introduce;
 pub(crate) mod invite;
 pub(crate) mod keygen;
 pub(crate) mod man;
+pub(crate) mod outbox;
 pub(crate) mod plugin;
 pub(crate) mod policy;
 pub(crate) mod referral;

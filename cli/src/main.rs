@@ -85,6 +85,7 @@ fn run(out: Output, cli: Cli) -> Result<Exit, Failure> {
         Command::Claim(args) => commands::claim::run(&context, &args),
         Command::Send(args) => commands::send::run(&context, &args),
         Command::Inbox(args) => commands::inbox::run(&context, &args),
+        Command::Outbox(args) => commands::outbox::run(&context, &args),
         Command::Contacts(args) => commands::contacts::run(&context, &args),
         Command::Connect(args) => commands::connect::run(&context, &args),
         Command::Requests(args) => commands::requests::run(&context, &args),

@@ -1,6 +1,6 @@
-//! A spinner on stderr, once something takes longer than a person expects.
+//! A spinner on stderr once something takes longer than a person expects, and a count of what is done.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -35,5 +35,26 @@ struct Cleared(ProgressBar);
 impl Drop for Cleared {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// A count that a person sees grow; nothing at all where progress is not shown. Dropping it clears the line.
+pub(crate) struct Counter(Cleared);
+
+impl Counter {
+    /// Begins at zero: `fetching letters: 0`.
+    pub(crate) fn start(out: &Output, what: &str) -> Counter {
+        let bar = if out.can_animate() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}: {pos} ({elapsed})") {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(TICK);
+        Counter(Cleared(bar))
+    }
+    /// What sets it, from whichever thread.
+    pub(crate) fn handle(&self) -> Arc<dyn Fn(u64) + Send + Sync> {
+        let bar = self.0.0.clone();
+        Arc::new(move |count| bar.set_position(count))
     }
 }

@@ -37,12 +37,16 @@ impl PassphraseSource {
     }
     /// Reads the passphrase: all of it but one line end. Empty is an error.
     pub(crate) fn read(&self) -> Result<Zeroizing<String>, Failure> {
+        self.read_as("the passphrase")
+    }
+    /// The same for another secret, which errors call `what`.
+    pub(crate) fn read_as(&self, what: &'static str) -> Result<Zeroizing<String>, Failure> {
         let (source, name): (Box<dyn Read>, String) = match self {
-            PassphraseSource::Stdin => (Box::new(stdin::take("the passphrase")?), "standard input".to_owned()),
-            PassphraseSource::File(path) => open(path)?,
-            PassphraseSource::Descriptor(number) => open(&Path::new("/dev/fd").join(number.to_string()))?,
+            PassphraseSource::Stdin => (Box::new(stdin::take(what)?), "standard input".to_owned()),
+            PassphraseSource::File(path) => open(path, what)?,
+            PassphraseSource::Descriptor(number) => open(&Path::new("/dev/fd").join(number.to_string()), what)?,
         };
-        let attempt = attempt(&name);
+        let attempt = attempt(what, &name);
         let text = read_text(source, MAX_PASSPHRASE_BYTES).map_err(|error| Failure::io(attempt.as_str(), &error))?;
         let text = Zeroizing::new(without_line_end(&text).to_owned());
         if let PassphraseSource::Descriptor(number) = self {
@@ -65,13 +69,13 @@ fn close(number: u32) {
 #[cfg(not(unix))]
 fn close(_: u32) {}
 
-fn attempt(name: &str) -> String {
-    format!("cannot read the passphrase from {name}")
+fn attempt(what: &str, name: &str) -> String {
+    format!("cannot read {what} from {name}")
 }
 
-fn open(path: &Path) -> Result<(Box<dyn Read>, String), Failure> {
+fn open(path: &Path, what: &str) -> Result<(Box<dyn Read>, String), Failure> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|error| Failure::io(attempt(&name), &error))?;
+    let file = File::open(path).map_err(|error| Failure::io(attempt(what, &name), &error))?;
     Ok((Box::new(file), name))
 }
 

@@ -19,6 +19,9 @@ use crate::{
     wire,
 };
 
+mod rejected;
+mod sync;
+
 /// Messages that are shown unless a flag says otherwise.
 const DEFAULT_LIMIT: u32 = 50;
 /// Messages that are held in memory at a time.
@@ -34,10 +37,17 @@ const POLL: Duration = Duration::from_millis(150);
 ///
 /// With --follow: first what is unread (with --limit the newest N, read or not; with --since all after that number),
 /// then each message as it arrives, from whichever process stores it. SIGINT, SIGTERM and a closed pipe end it.
+///
+/// With --sync: fetches letters from the relays where this agent has a mailbox, receives them as `muretai serve` would,
+/// with the same plugins and policies, sends what is due in the outbox, and prints what is unread. It needs no server,
+/// and suits cron. While `muretai serve` listens there, it has nothing to do.
+///
+/// Letters that were refused, or did not open, are in no inbox: --rejected shows them, and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai inbox --unread\n\
-\x20 muretai inbox --follow --json --since 120")]
+\x20 muretai inbox --follow --json --since 120\n\
+\x20 muretai inbox --sync --relay https://relay.example")]
 pub(crate) struct Args {
     /// Go on and print messages as they arrive
     #[arg(short, long)]
@@ -69,6 +79,20 @@ pub(crate) struct Args {
     /// Leave unread what was printed
     #[arg(long)]
     keep_unread: bool,
+    /// Fetch letters once, send what is due, then print what is unread
+    #[arg(long, conflicts_with_all = ["follow", "since", "rejected"], help_heading = "Relays")]
+    sync: bool,
+    /// Relay to fetch from; repeat it for more [default: those where this agent has a mailbox, and those of `relay` in
+    /// config.toml]
+    #[arg(long, value_name = "URL", requires = "sync", value_parser = parse::relay, help_heading = "Relays")]
+    relay: Vec<String>,
+    /// How long fetching and sending may take together [default: 2m]
+    #[arg(long, value_name = "TIME", requires = "sync", value_parser = parse::duration, help_heading = "Relays")]
+    timeout: Option<Duration>,
+    /// Letters that were refused, newest last
+    #[arg(long, help_heading = "Relays")]
+    #[arg(conflicts_with_all = ["follow", "unread", "who", "peer", "context", "since", "sent", "all", "keep_unread"])]
+    rejected: bool,
 }
 
 #[derive(Serialize)]
@@ -91,6 +115,8 @@ struct MessageJson<'a> {
     /// Of an automatic message: what it is about, in a word.
     notice: Option<String>,
     status: Option<&'static str>,
+    /// The code of a refusal.
+    code: Option<i64>,
     extra: Option<Box<RawValue>>,
 }
 
@@ -101,10 +127,19 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     context::block_on(async {
         let agent = context.open(context.timeout(None)?).await?;
-        let done = Inbox { context, args, agent: &agent }.show().await;
+        let done = show(context, args, &agent).await;
         agent.close().await;
         done.map(|()| Exit::Done)
     })
+}
+
+async fn show(context: &Context, args: &Args, agent: &Agent) -> Result<(), Failure> {
+    if args.rejected {
+        return rejected::show(context, agent, args.limit.unwrap_or(DEFAULT_LIMIT)).await;
+    }
+    let fetched = if args.sync { sync::fetch(context, args, agent).await } else { Ok(()) };
+    // What came before something failed is here.
+    Inbox { context, args, agent }.show().await.and(fetched)
 }
 
 struct Inbox<'a> {
@@ -136,7 +171,7 @@ impl Inbox<'_> {
             after_seq: args.since,
             peer,
             context_id: args.context.clone(),
-            unread_only: args.unread,
+            unread_only: args.unread || args.sync,
             with_sent: args.sent || args.all,
             with_auto: args.all,
             limit: args.limit.filter(|limit| *limit > 0),
@@ -145,7 +180,7 @@ impl Inbox<'_> {
 
     async fn once(&self, mut query: Query) -> Result<(), Failure> {
         let args = self.args;
-        if args.limit.is_none() && args.since.is_none() && !args.unread {
+        if args.limit.is_none() && args.since.is_none() && !args.unread && !args.sync {
             query.limit = Some(DEFAULT_LIMIT);
         }
         let printed = match query.limit {
@@ -153,7 +188,7 @@ impl Inbox<'_> {
             Some(limit) => self.newest(query, limit).await?,
         };
         if printed.is_none() {
-            self.context.out.note(if args.unread { "nothing unread" } else { "no message" });
+            self.context.out.note(if args.unread || args.sync { "nothing unread" } else { "no message" });
         }
         Ok(())
     }
@@ -271,11 +306,13 @@ fn message_json<'a>(row: &'a MessageRow, me: &'a str) -> MessageJson<'a> {
         auto: row.is_auto,
         notice: notice(row),
         status: row.status.map(status),
+        code: row.code,
         extra: row.extra.clone().map(wire::raw_text),
     }
 }
 
-fn status(status: OutStatus) -> &'static str {
+/// The state of an outgoing message in a word.
+pub(super) fn status(status: OutStatus) -> &'static str {
     match status {
         OutStatus::Queued => "queued",
         OutStatus::Delivered => "delivered",
@@ -283,6 +320,15 @@ fn status(status: OutStatus) -> &'static str {
         OutStatus::Failed => "failed",
         OutStatus::AtRelay => "at relay",
         OutStatus::Expired => "expired",
+    }
+}
+
+/// The state with the code of a refusal: `refused -32010`.
+fn state(row: &MessageRow) -> String {
+    let word = row.status.map_or("", status);
+    match row.code.filter(|_| row.status == Some(OutStatus::Refused)) {
+        Some(code) => format!("{word} {code}"),
+        None => word.to_owned(),
     }
 }
 
@@ -303,7 +349,7 @@ fn shown(row: &MessageRow) -> String {
         (row.is_unread, "new".to_owned()),
         (row.direction == Direction::In && !row.is_verified, "not verified".to_owned()),
         (row.is_auto, notice.as_deref().map_or("automatic".to_owned(), |word| format!("automatic: {word}"))),
-        (row.status.is_some_and(|status| status != OutStatus::Delivered), row.status.map_or("", status).to_owned()),
+        (row.status.is_some_and(|status| status != OutStatus::Delivered), state(row)),
         (signed_later, format!("signed {}", clock::local(row.timestamp))),
         (has_other_parts(row), "has more than text, see --json".to_owned()),
     ] {
@@ -387,6 +433,19 @@ mod tests {
         let forged = MessageRow { is_auto: true, extra: Some(r#"{"metadata":{"status":7}}"#.to_owned()), ..row("x") };
         assert_eq!(notice(&forged), None);
         assert_eq!(notice(&MessageRow { is_auto: false, ..message }), None);
+    }
+
+    #[test]
+    fn what_became_of_a_sent_message_is_told_with_its_code() {
+        let sent = MessageRow { direction: Direction::Out, is_unread: false, ..row("hi") };
+        let told = |status, code| {
+            let shown = shown(&MessageRow { status: Some(status), code, ..sent.clone() });
+            anstream::adapter::strip_str(&shown).to_string()
+        };
+        assert!(told(OutStatus::Refused, Some(-32010)).contains("[refused -32010]"));
+        assert!(told(OutStatus::AtRelay, None).contains("[at relay]"));
+        assert!(told(OutStatus::Expired, None).contains("[expired]"));
+        assert!(!told(OutStatus::Delivered, None).contains('['), "what went well needs no word");
     }
 
     #[test]

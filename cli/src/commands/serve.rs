@@ -33,9 +33,9 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// error, one per message, without its text. It listens on this machine alone unless --listen says otherwise. SIGINT
 /// and SIGTERM let it finish what is under way; a second one ends it at once.
 ///
-/// With --relay it also listens for letters at relays, which keep them while it is off; nothing has to be dialled then,
-/// and --no-http leaves the address away. Its card names the first of them while it is connected. Only the newest
-/// listener of an identity gets its letters: an older one stops and says so. It goes on sending what is in the outbox.
+/// With --relay it also listens for letters at relays, which keep them while it is off. Nobody has to dial it then, and
+/// with --no-http nobody can. The card names the first relay while it is connected. Only the newest listener of an
+/// identity gets its letters: an older one stops and says so. What is in the outbox is sent again as long as it runs.
 ///
 /// Messages from trusted contacts are stored before they are answered. Strangers are refused, unless --open-door.
 ///

@@ -121,9 +121,9 @@ async fn fetch(base: &str, timeout: Duration) -> Result<String, Failure> {
     let attempt = format!("cannot ask the relay at {base}");
     let http = HttpTransport::client(ClientTimeouts { connect: timeout, total: timeout });
     let options = FetchOptions { policy: Policy::Owner, max_bytes: MAX_BYTES, redirects: 0 };
-    let fetched = http.fetch(&urls::join(base, "/metrics"), &options).await;
+    let fetched = http.fetch(&urls::join(base, "metrics"), &options).await;
     let fetched = fetched
-        .map_err(|error| Failure { exit: transport_fault(&error).into(), ..Failure::io(attempt.as_str(), &error) })?;
+        .map_err(|error| Failure { exit: transport_fault(&error).into(), ..XX
     match fetched.status {
         200 => String::from_utf8(fetched.body.to_vec())
             .map_err(|_| Failure::failed(format!("{attempt}: what it shows is not text"))),
@@ -160,7 +160,9 @@ fn figures(page: &str) -> Vec<Figure> {
 
 /// A bound under its own name, with the flag that sets it in place of what all bounds are.
 fn bound_of(mut figure: Figure) -> Figure {
-    if let (true, Some(name)) = (figure.is_limit, figure.labels.pop()) {
+    if figure.is_limit
+        && let Some(name) = figure.labels.pop()
+    {
         figure.help = FLAGS.iter().find(|(known, _)| *known == name).map(|(_, flag)| (*flag).to_owned());
         figure.name = name;
     }
@@ -222,8 +224,8 @@ fn text(figures: &[Figure]) -> String {
     lines.join("\n")
 }
 
-/// What a name says of its unit.
-const UNITS: [&str; 4] = ["_bytes", "Bytes", "_seconds", "Secs"];
+/// What a name says of a unit that its value is shown with.
+const UNITS: [&str; 2] = ["_seconds", "Secs"];
 
 /// `deposits_total{outcome="stored"}` is `deposits stored`, safe for a terminal.
 fn words(figure: &Figure) -> String {
@@ -306,9 +308,9 @@ muretai_relay_broken NaN
     fn people_read_units_and_what_it_means() {
         let shown = anstream::adapter::strip_str(&text(&figures(PAGE))).to_string();
         assert!(shown.contains("  letters           12  Letters that wait."), "{shown}");
-        assert!(shown.contains("  mailbox    16 MiB  --mailbox-bytes"), "{shown}");
-        assert!(shown.contains("  retention  7 days  --retention"), "{shown}");
-        assert!(shown.contains("  total         off  --total-bytes"), "{shown}");
+        assert!(shown.contains("  mailbox bytes  16 MiB  --mailbox-bytes"), "{shown}");
+        assert!(shown.contains("  retention      7 days  --retention"), "{shown}");
+        assert!(shown.contains("  total bytes       off  --total-bytes"), "{shown}");
         assert_eq!([bytes(0.0), bytes(1_536.0), span(25.0), span(3_600.0)], ["0 B", "1.5 KiB", "25 s", "60 min"]);
     }
 

@@ -50,7 +50,7 @@ impl Place {
         if user.contains(':') {
             return Err(Failure::usage("two passwords are given: in --store, and with --store-password-file"));
         }
-        let password = PassphraseSource::file(file.to_owned()).read()?;
+        let password = PassphraseSource::file(file.to_owned()).read_as("the password of the database")?;
         let escaped = Zeroizing::new(percent_encoded(&password));
         Ok(Place::Postgres(Zeroizing::new(format!("{before}{user}:{}@{place}", *escaped))))
     }
