@@ -92,7 +92,11 @@ pub(crate) struct PerMinute(pub(crate) Option<u32>);
 
 /// Reads a number from 1, or `off`.
 pub(crate) fn per_minute(text: &str) -> Result<PerMinute, String> {
-    if text == "off" { Ok(PerMinute(None)) } else { at_least_one(text).map(|number| PerMinute(Some(number))).map_err(|reason| format!("{reason}, or `off`")) }
+    if text == "off" {
+        Ok(PerMinute(None))
+    } else {
+        at_least_one(text).map(|number| PerMinute(Some(number))).map_err(|reason| format!("{reason}, or `off`"))
+    }
 }
 
 /// Reads a number from 0.

@@ -122,8 +122,10 @@ async fn fetch(base: &str, timeout: Duration) -> Result<String, Failure> {
     let http = HttpTransport::client(ClientTimeouts { connect: timeout, total: timeout });
     let options = FetchOptions { policy: Policy::Owner, max_bytes: MAX_BYTES, redirects: 0 };
     let fetched = http.fetch(&urls::join(base, "metrics"), &options).await;
-    let fetched = fetched
-        .map_err(|error| Failure { exit: transport_fault(&error).into(), ..XX
+    let fetched = fetched.map_err(|error| {
+        let failure = Failure { exit: transport_fault(&error).into(), ..Failure::io(attempt.as_str(), &error) };
+        failure.hint("does `muretai relay serve` run there?")
+    })?;
     match fetched.status {
         200 => String::from_utf8(fetched.body.to_vec())
             .map_err(|_| Failure::failed(format!("{attempt}: what it shows is not text"))),
