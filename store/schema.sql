@@ -208,6 +208,7 @@ CREATE TABLE outbox (
     kind INTEGER NOT NULL,
     is_reply INTEGER NOT NULL,
     is_taken INTEGER NOT NULL,
+    allow_private INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
     due INTEGER NOT NULL,
     created INTEGER NOT NULL,

@@ -1,6 +1,7 @@
 //! Sending: which peer is meant, what its card says, one signed message, its verified reply.
 pub(crate) mod access;
 pub(crate) mod answer;
+mod backoff;
 mod commands;
 mod delivery;
 pub mod error;

@@ -290,7 +290,7 @@ impl Store {
     /// listed without trust; unblocking forgets it again, unless it was known before.
     ///
     /// While it is blocked, what waits from it is hidden and what it vouches for does not count. What was asked of it is
-    /// taken back, and its held messages are dropped: these do not come back.
+    /// taken back, what is queued for it has failed, and its held messages are dropped: these do not come back.
     pub async fn set_blocked(&self, did: &Did, blocked: bool, now: UnixSeconds) -> Result<(), StoreError> {
         let did = did.clone();
         self.write(move |conn| Box::pin(async move { block(conn, did, blocked, now).await })).await

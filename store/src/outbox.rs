@@ -21,6 +21,8 @@ pub struct Keep {
     pub expires: UnixSeconds,
     /// The one way that it may go, in the transports' words; `None` for any.
     pub via: Option<String>,
+    /// The owner lets us dial loopback and private addresses for it.
+    pub allow_private: bool,
     /// Unsigned metadata of every attempt, as a JSON object.
     pub extra: Option<String>,
     /// A relay to fall back on where the contact has none.
@@ -133,10 +135,33 @@ impl Store {
         self.write(move |conn| Box::pin(async move { rows::postpone(conn, seq, next, &why).await })).await
     }
 
-    /// Gives messages back that were taken and not tried: due at `next`, without a failure.
-    pub async fn release_outgoing(&self, seqs: &[i64], next: UnixSeconds) -> Result<(), StoreError> {
-        let seqs = format!("[{}]", seqs.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
-        self.write(move |conn| Box::pin(async move { rows::release(conn, &seqs, next).await })).await
+    /// Takes a queued message that nobody sends at this moment, due or not.
+    pub async fn take_queued(
+        &self,
+        seq: i64,
+        now: UnixSeconds,
+        lease: UnixSeconds,
+    ) -> Result<Option<OutboxRow>, StoreError> {
+        self.write(move |conn| Box::pin(async move { rows::take_free(conn, seq, now, lease).await })).await
+    }
+
+    /// Whether a message is in the outbox, and not at a relay.
+    pub async fn is_queued(&self, seq: i64) -> Result<bool, StoreError> {
+        self.read(move |conn| Box::pin(async move { rows::is_queued(conn, seq).await })).await
+    }
+
+    /// The message at `seq` did not reach its peer: what else is queued for it is not tried before that one, and `taken`
+    /// is given back.
+    pub async fn put_off_behind(
+        &self,
+        seq: i64,
+        peer: &str,
+        taken: &[i64],
+        now: UnixSeconds,
+    ) -> Result<(), StoreError> {
+        let taken = format!("[{}]", taken.iter().map(i64::to_string).collect::<Vec<_>>().join(","));
+        let peer = peer.to_owned();
+        self.write(move |conn| Box::pin(async move { rows::put_off_behind(conn, seq, &peer, &taken, now).await })).await
     }
 
     /// A peer was reached: whatever else is queued for it is due now, unless somebody sends it at this moment.

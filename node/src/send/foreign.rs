@@ -73,7 +73,7 @@ pub(crate) async fn send(
             if let Some(status) = status_of(&error) {
                 agent.store().record_outcome(seq, status, None).await?;
             }
-            Err(error)
+            Err(if error.is_kept() { SendError::NotKept(error.into()) } else { error })
         }
     }
 }

@@ -8,7 +8,7 @@ use muretai_store::{StoreError, messages::Outgoing, outbox::Keep};
 use crate::{
     Agent,
     agent::{now, random},
-    send::{flush::LIFE_SECS, outbox::notice},
+    send::{backoff::LIFE_SECS, outbox::notice},
 };
 
 /// A notice to leave for a peer.
@@ -54,6 +54,7 @@ impl Agent {
             keep: Some(Keep {
                 expires: UnixSeconds(timestamp.0 + LIFE_SECS),
                 via: None,
+                allow_private: false,
                 extra: Some(Value::from(extra).to_json()),
                 relay,
                 enc_pub,

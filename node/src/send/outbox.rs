@@ -1,8 +1,8 @@
 //! One message out: persisted before the first attempt, sent with one id however often, its reply verified.
 //!
 //! Sections 3.5 and 9.7. A request that may have arrived is sent again with the same message id, which the receiver
-//! deduplicates; after 250 s with a fresh timestamp and signature. What became of the message is in the store:
-//! `Queued` until somebody said something about it, `Failed` only when it cannot have arrived.
+//! deduplicates; after 250 s with a fresh timestamp and signature. What became of the message is in the store: `Queued`,
+//! and in the outbox, until somebody said something about it, and `AtRelay` while a relay alone has it.
 use std::{sync::OnceLock, time::Duration};
 
 use muretai_protocol::{Did, MessageId, UnixSeconds, json::Object, limits::MAX_TEXT_BYTES};
@@ -139,7 +139,8 @@ pub(crate) struct OwedNotice {
 }
 
 impl Agent {
-    /// Sends one message. Cancelling leaves it `Queued` in the store.
+    /// Sends one message. Cancelling leaves it `Queued` in the outbox, and so does every failure after which it may be
+    /// tried again.
     ///
     /// # Errors
     /// See [`SendError`]. Errors in the request and in the target come before anything is stored or dialled.
@@ -173,8 +174,9 @@ impl Agent {
         let extra = notice(owed.extra, owed.status);
         let delivery = match self.store().outgoing(owed.message_id.as_str()).await? {
             Some(stored) if stored.status == Some(OutStatus::Delivered) => return Ok(()),
-            Some(stored) => Delivery::resume(self, request, extra, peer, deadline, &stored).await?,
-            None => Some(Delivery::queue(self, request, extra, peer, deadline, owed.message_id).await?),
+            Some(stored) => Delivery::resume(self, request, extra, peer, deadline, &stored, false).await?,
+            // The errand is what tries it again.
+            None => Some(Delivery::queue(self, request, extra, peer, deadline, owed.message_id, false).await?),
         };
         match delivery {
             Some(delivery) => delivery.run().await.map(|_| ()),
@@ -195,7 +197,7 @@ impl Agent {
             Recipient::Peer(peer) if peer.did == *self.did() => Err(SendError::Yourself),
             Recipient::Peer(peer) => {
                 let message_id = MessageId::from_random(random());
-                let delivery = Delivery::queue(self, request, extra, peer, deadline, message_id).await?;
+                let delivery = Delivery::queue(self, request, extra, peer, deadline, message_id, true).await?;
                 stored.set(delivery.id()).ok();
                 delivery.run().await
             }

@@ -14,6 +14,8 @@ pub(super) const MAX_ERROR_BYTES: usize = 1_024;
 const MAX_MESSAGES: i64 = if cfg!(test) { 50 } else { 100_000 };
 /// Replies and notices that are kept; then the oldest goes.
 const MAX_OTHERS: i64 = if cfg!(test) { 20 } else { 10_000 };
+/// When messages are tried again whose leader is gone.
+const NEXT_SECS: i64 = 30;
 /// How long a reply is tried, unless its writer says otherwise.
 const REPLY_LIFE_SECS: i64 = 7 * 86_400;
 
@@ -21,7 +23,8 @@ const REPLY_LIFE_SECS: i64 = 7 * 86_400;
 macro_rules! select {
     () => {
         "SELECT seq, address, name, message_id, context_id, reply_to, text, is_reply, is_auto, outbox.expires, via, \
-         outbox.extra, fallback_relay, fallback_enc_pub, attempts, created, due, last_error, outbox.relay, deposited \
+         outbox.extra, fallback_relay, fallback_enc_pub, attempts, created, due, last_error, outbox.relay, deposited, \
+         outbox.allow_private \
          FROM outbox JOIN messages USING (seq) JOIN peers ON id = outbox.peer \
          LEFT JOIN contacts ON contacts.peer = outbox.peer"
     };
@@ -68,6 +71,7 @@ pub(crate) async fn insert_reply(
     let keep = Keep {
         expires: by.expires.unwrap_or(UnixSeconds(created.0.saturating_add(REPLY_LIFE_SECS))),
         via: None,
+        allow_private: false,
         extra: by.extra.clone(),
         relay: by.relay.clone(),
         enc_pub: by.enc_pub.clone(),
@@ -87,7 +91,7 @@ async fn write(
 ) -> Result<(), StoreError> {
     query(
         "INSERT INTO outbox (seq, peer, kind, is_reply, is_taken, attempts, due, created, expires, via, fallback_relay, \
-         fallback_enc_pub, extra) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)",
+         fallback_enc_pub, extra, allow_private) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(seq)
     .bind(peer)
@@ -101,6 +105,7 @@ async fn write(
     .bind(&keep.relay)
     .bind(&keep.enc_pub)
     .bind(&keep.extra)
+    .bind(keep.allow_private)
     .execute(conn)
     .await?;
     Ok(())
@@ -281,6 +286,40 @@ pub(super) async fn take_one(
     Ok(Some(row))
 }
 
+/// See [`crate::Store::take_queued`].
+pub(super) async fn take_free(
+    conn: &mut SqliteConnection,
+    seq: i64,
+    now: UnixSeconds,
+    lease: UnixSeconds,
+) -> Result<Option<OutboxRow>, StoreError> {
+    let row = query(concat!(select!(), " WHERE seq = ? AND deposited IS NULL AND (is_taken = 0 OR due <= ?)"))
+        .bind(seq)
+        .bind(now.0)
+        .fetch_optional(&mut *conn)
+        .await?;
+    let Some(mut row) = row.as_ref().map(row_from).transpose()? else { return Ok(None) };
+    put_off(conn, row.seq, lease).await?;
+    row.due = lease;
+    Ok(Some(row))
+}
+
+/// See [`crate::Store::is_queued`].
+pub(super) async fn is_queued(conn: &mut SqliteConnection, seq: i64) -> Result<bool, StoreError> {
+    let row = query("SELECT 1 FROM outbox WHERE seq = ? AND deposited IS NULL").bind(seq).fetch_optional(conn).await?;
+    Ok(row.is_some())
+}
+
+/// A peer was blocked: what is queued for it has failed.
+pub(crate) async fn drop_of_peer(conn: &mut SqliteConnection, peer: i64) -> Result<(), StoreError> {
+    let rows =
+        query("SELECT seq FROM outbox WHERE peer = ? AND deposited IS NULL").bind(peer).fetch_all(&mut *conn).await?;
+    for row in rows {
+        settle(conn, row.try_get(0)?, OutStatus::Failed, None).await?;
+    }
+    Ok(())
+}
+
 async fn put_off(conn: &mut SqliteConnection, seq: i64, lease: UnixSeconds) -> Result<(), StoreError> {
     query("UPDATE outbox SET due = ?, is_taken = 1 WHERE seq = ? AND deposited IS NULL")
         .bind(lease.0)
@@ -328,14 +367,29 @@ pub(super) async fn postpone(
     Ok(())
 }
 
-/// See [`crate::Store::release_outgoing`]; `seqs` is a JSON list.
-pub(super) async fn release(conn: &mut SqliteConnection, seqs: &str, next: UnixSeconds) -> Result<(), StoreError> {
+/// See [`crate::Store::put_off_behind`]; `taken` is a JSON list.
+pub(super) async fn put_off_behind(
+    conn: &mut SqliteConnection,
+    seq: i64,
+    peer: &str,
+    taken: &str,
+    now: UnixSeconds,
+) -> Result<(), StoreError> {
+    let row = query("SELECT due FROM outbox WHERE seq = ? AND deposited IS NULL")
+        .bind(seq)
+        .fetch_optional(&mut *conn)
+        .await?;
+    // The owner may have dropped it meanwhile; whoever is not there is not there for the others.
+    let next = row.map_or(Ok(now.0.saturating_add(NEXT_SECS)), |row| row.try_get(0))?;
     query(
-        "UPDATE outbox SET due = min(?, expires), is_taken = 0 \
-         WHERE seq IN (SELECT value FROM json_each(?)) AND deposited IS NULL",
+        "UPDATE outbox SET due = min(?1, expires), is_taken = 0 WHERE deposited IS NULL AND seq <> ?2 \
+         AND (seq IN (SELECT value FROM json_each(?3)) \
+         OR peer = (SELECT id FROM peers WHERE address = ?4) AND is_taken = 0 AND due < ?1)",
     )
-    .bind(next.0)
-    .bind(seqs)
+    .bind(next)
+    .bind(seq)
+    .bind(taken)
+    .bind(peer)
     .execute(conn)
     .await?;
     Ok(())
@@ -424,6 +478,7 @@ fn row_from(row: &SqliteRow) -> Result<OutboxRow, StoreError> {
         keep: Keep {
             expires: UnixSeconds(row.try_get(9)?),
             via: row.try_get(10)?,
+            allow_private: row.try_get(20)?,
             extra: row.try_get(11)?,
             relay: row.try_get(12)?,
             enc_pub: row.try_get(13)?,

@@ -122,7 +122,9 @@ async fn a_card_that_lies_about_its_version_is_asked_once_more() {
 async fn a_lost_answer_is_not_asked_for_again() {
     let (north, west) = fake(v0_2, |_| Act::Drop).await;
     let error = north.agent.send(&request(&west.url)).await.unwrap_err();
-    assert!(matches!(error, SendError::Transport { attempts: 1, .. }), "{error:?}");
+    assert!(!error.is_kept(), "nobody sends it again by itself");
+    let SendError::NotKept(error) = error else { panic!("{error:?}") };
+    assert!(matches!(*error, SendError::Transport { attempts: 1, .. }), "{error:?}");
     assert_eq!(west.posts().len(), 1);
     assert_eq!(stored(&north).await[0].status, Some(OutStatus::Queued));
 }
