@@ -379,6 +379,7 @@ mod tests {
             keep: Keep {
                 expires: UnixSeconds(700_000),
                 via: None,
+                allow_private: false,
                 extra: None,
                 relay: None,
                 enc_pub: None,

@@ -94,6 +94,14 @@ pub enum SendError {
         /// The message that was to be sent.
         message_id: String,
     },
+    /// An earlier message did not reach the same peer, so this one was not tried.
+    #[error("{who} was not reached by the message before this one")]
+    NotTried {
+        /// The contact's name, or the DID.
+        who: String,
+        /// The message that was not sent.
+        message_id: String,
+    },
     /// A failure of a message that is not tried again by itself: it is not in the outbox.
     #[error(transparent)]
     NotKept(Box<SendError>),
@@ -206,6 +214,7 @@ impl SendError {
             SendError::NoAddress { .. }
             | SendError::WayUnknown { .. }
             | SendError::NoWay { .. }
+            | SendError::NotTried { .. }
             | SendError::TimedOut { .. } => Fault::Unreachable,
             SendError::NotKept(error) => error.fault(),
             SendError::Refused { .. } => Fault::PeerRefused,
@@ -227,7 +236,9 @@ impl SendError {
                 let why = transport_hint(source).map(|hint| format!("; {hint}")).unwrap_or_default();
                 return Some(format!("{}{why}", kept(message_id)));
             }
-            SendError::NoWay { message_id, .. } => return Some(kept(message_id)),
+            SendError::NoWay { message_id, .. } | SendError::NotTried { message_id, .. } => {
+                return Some(kept(message_id));
+            }
             SendError::WayUnknown { via: TransportName::Relay, .. } => {
                 "its card, or an invite that it makes now, tells its relay; without `--via` another way may do"
             }
@@ -281,6 +292,7 @@ impl SendError {
         match self {
             SendError::ForeignNoText { message_id, .. }
             | SendError::NoWay { message_id, .. }
+            | SendError::NotTried { message_id, .. }
             | SendError::Transport { message_id, .. }
             | SendError::TimedOut { message_id, .. }
             | SendError::HttpStatus { message_id, .. }
@@ -301,6 +313,7 @@ impl SendError {
                 ..
             } => false,
             SendError::NoWay { .. }
+            | SendError::NotTried { .. }
             | SendError::Transport { .. }
             | SendError::TimedOut { .. }
             | SendError::HttpStatus { .. }

@@ -55,8 +55,8 @@ pub struct FlushRequest {
 pub struct FlushOutcome {
     /// As it was before.
     pub row: OutboxRow,
-    /// Sent, or why not. `None`: it was not tried, because an earlier one did not reach the same peer.
-    pub result: Option<Result<Sent, SendError>>,
+    /// Sent, or why not; [`SendError::NotTried`] when an earlier one did not reach the same peer.
+    pub result: Result<Sent, SendError>,
     /// It is still in the outbox, and tried again.
     pub is_kept: bool,
 }
@@ -120,7 +120,7 @@ impl Agent {
                     return sent;
                 }
             };
-            let count = |outcome: FlushOutcome| sent += u32::from(matches!(outcome.result, Some(Ok(_))));
+            let count = |outcome: FlushOutcome| sent += u32::from(outcome.result.is_ok());
             self.send_rows(rows, How::in_background(), count).await;
         }
     }
@@ -230,7 +230,7 @@ impl Agent {
             let blocks_others = result.as_ref().is_err_and(|error| blocks_others(error, &taken));
             let is_kept = self.store().is_queued(taken.seq).await.unwrap_or(true);
             let (seq, peer) = (taken.seq, taken.peer.clone());
-            outcomes.send(FlushOutcome { row: taken, result: Some(result), is_kept }).await.ok();
+            outcomes.send(FlushOutcome { row: taken, result, is_kept }).await.ok();
             if blocks_others {
                 return self.put_off(seq, &peer, rows.collect(), how, outcomes).await;
             }
@@ -251,7 +251,9 @@ impl Agent {
             warn_of(&error);
         }
         for row in rest {
-            outcomes.send(FlushOutcome { row, result: None, is_kept: true }).await.ok();
+            let who = row.name.clone().unwrap_or_else(|| row.peer.clone());
+            let result = Err(SendError::NotTried { who, message_id: row.message_id.clone() });
+            outcomes.send(FlushOutcome { row, result, is_kept: true }).await.ok();
         }
     }
 
