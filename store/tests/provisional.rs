@@ -91,6 +91,7 @@ fn notice(n: u32, id: &str) -> Outgoing {
         keep: Some(Keep {
             expires: common::after(60),
             via: None,
+            allow_private: false,
             extra: None,
             relay: Some("https://relay.example".to_owned()),
             enc_pub: Some("ab".repeat(32)),
