@@ -34,6 +34,8 @@ mod site;
 mod stats;
 mod stream;
 #[cfg(test)]
+mod stress;
+#[cfg(test)]
 mod testing;
 mod upkeep;
 

@@ -212,7 +212,7 @@ impl Mailboxes for Memory {
         Ok(fetched)
     }
 
-    async fn ack(&self, did: &Did, epoch: &str, qids: &[Qid], _tell: bool) -> Result<Option<u64>, MailboxError> {
+    async fn ack(&self, did: &Did, epoch: &str, qids: &[Qid], tell: bool) -> Result<Option<u64>, MailboxError> {
         self.enter(true).await?;
         let mut state = self.0.state.lock().unwrap();
         if state.epochs.get(did).is_some_and(|newest| newest.as_str() > epoch) {
@@ -220,6 +220,9 @@ impl Mailboxes for Memory {
         }
         let before = state.letters.len();
         state.letters.retain(|qid, (to, _)| to != did || !qids.contains(qid));
+        if tell {
+            state.tell(&Event::Acked(did.clone(), qids.to_vec()));
+        }
         Ok(Some((before - state.letters.len()) as u64))
     }
 
@@ -372,7 +375,7 @@ impl Rig {
             base: format!("{ORIGIN}/mail"),
             origins: vec![ORIGIN.to_owned(), "http://127.0.0.1:8421".to_owned()],
             bounds,
-            limits: ServerLimits { write_timeout: Duration::from_secs(5), ..ServerLimits::default() },
+            limits: ServerLimits { write_timeout: Duration::from_secs(1), ..ServerLimits::default() },
             access: MetricsAccess::Loopback,
             clock: Box::new(move || UnixSeconds(now.load(Ordering::SeqCst))),
         }));
@@ -489,4 +492,12 @@ pub(crate) fn refusal(answer: &Answer) -> (u16, i64, String) {
     let error = body.member("error").unwrap();
     let code = error.member("code").and_then(Value::as_i64).unwrap();
     (answer.status, code, error.member("data").map(Value::to_json).unwrap_or_default())
+}
+
+/// Waits until a DID is listened for, and its listener has looked for letters.
+pub(crate) async fn listening(rig: &Rig, of: u8) {
+    let fetches = rig.store.fetches();
+    while !rig.shared.hub.is_listening(key(of).did()) || rig.store.fetches() == fetches {
+        tokio::task::yield_now().await;
+    }
 }
