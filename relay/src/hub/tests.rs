@@ -1,5 +1,3 @@
-use std::collections::HashSet;
-
 use muretai_protocol::relay::Epoch;
 
 use super::*;
@@ -102,8 +100,7 @@ async fn whoever_comes_after_the_end_is_sent_away() {
     assert_eq!(sitting.signal().wait().await, Flags::STOP);
     assert_eq!(hub.sit(&west, &epoch(1), Kind::Poll).err(), Some(NoSeat::Stopping));
     assert_eq!(hub.waiting(), (0, 1));
-    let told: HashSet<Did> = hub.told().into_iter().collect();
-    assert!(told.contains(&south));
+    assert!(hub.told().contains(&south));
 }
 
 #[tokio::test]
