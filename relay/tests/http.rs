@@ -1,4 +1,5 @@
 //! A relay as the network sees it: real sockets, real SQLite.
+#![allow(clippy::unwrap_used)]
 mod http {
     mod rig;
 
