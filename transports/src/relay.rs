@@ -15,16 +15,25 @@ use crate::{
     http::HttpTransport,
 };
 
+mod acks;
 mod backoff;
 mod clock;
 mod deposit;
 pub mod directory;
+mod draining;
+mod lanes;
+mod listening;
 mod mailbox;
+mod opening;
 mod refusal;
+mod session;
 mod sleep;
 pub mod sse;
 
 pub use deposit::deposit_id_of;
+use listening::Listener;
+use mailbox::Mailbox;
+use session::{Mode, Session};
 
 /// A relay is a detour, and its answers come late.
 const COST: u8 = 100;
@@ -165,14 +174,21 @@ impl RelayTransport {
     /// # Errors
     /// [`TransportError::Superseded`] when a newer listener has the mailbox; letters that were taken before are taken.
     pub async fn drain(&self, service: Arc<dyn Service>) -> Result<Drained, TransportError> {
-        let _ = service;
-        todo!()
+        self.drain_waiting(service, Duration::ZERO).await
     }
 
     /// The same, and waits at most so long for the next letters when there are none.
     pub async fn drain_waiting(&self, service: Arc<dyn Service>, wait: Duration) -> Result<Drained, TransportError> {
-        let _ = (service, wait);
-        todo!()
+        let (mailbox, session) = self.session(Mode::Drain, service)?;
+        let times = self.times.clone();
+        session.run(|feed| draining::run(mailbox, times, feed, wait), &Stop::new()).await
+    }
+
+    fn session(&self, mode: Mode, service: Arc<dyn Service>) -> Result<(Arc<Mailbox>, Session), TransportError> {
+        let place = self.place.clone().ok_or(TransportError::NotBound)?;
+        let mailbox = Arc::new(Mailbox::new(Arc::clone(&self.keyring), Arc::clone(&self.http), place));
+        let session = Session::new(mode, Arc::clone(&mailbox), service, self.times.clone(), self.watcher.clone());
+        Ok((mailbox, session))
     }
 }
 
@@ -214,8 +230,9 @@ impl Transport for RelayTransport {
     /// # Errors
     /// [`TransportError::NotBound`] without a place; [`TransportError::Superseded`] when a newer listener took over.
     async fn listen(&self, service: Arc<dyn Service>, stop: Stop) -> Result<(), TransportError> {
-        let _ = (service, stop);
-        todo!()
+        let (mailbox, session) = self.session(Mode::Listen, service)?;
+        let listener = |feed| Listener::new(mailbox, self.times.clone(), self.watcher.clone(), feed).run();
+        session.run(listener, &stop).await.map(drop)
     }
 }
 
@@ -224,4 +241,8 @@ fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system has randomness");
     bytes
+}
+
+fn random_u32() -> u32 {
+    u32::from_le_bytes(random())
 }

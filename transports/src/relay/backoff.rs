@@ -18,6 +18,11 @@ impl Backoff {
         Backoff { min, max, failures: 0 }
     }
 
+    /// The same after so many failures.
+    pub(super) fn after(self, failures: u32) -> Backoff {
+        Backoff { failures, ..self }
+    }
+
     /// The pause after one more failure; at least as long as the relay asked for. `random` is uniform.
     pub(super) fn pause(&mut self, random: u32, retry_after: Option<Duration>) -> Duration {
         let half = self.min.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.max);

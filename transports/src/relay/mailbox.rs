@@ -70,7 +70,7 @@ impl Mailbox {
     pub(super) async fn stream(&self) -> Result<Listening, TransportError> {
         let opened = match self.get("text/event-stream", 0).await {
             Ok(opened) => opened,
-            Err(TransportError::RelayRefused { status: 404 | 405 | 406, .. }) => return Ok(Listening::Unknown),
+            Err(TransportError::RelayRefused { status: 404..=406, .. }) => return Ok(Listening::Unknown),
             Err(error) => return Err(error),
         };
         match opened.is_of_type("text/event-stream") {
