@@ -8,6 +8,7 @@ use crate::{
     json::{Number, Value},
     keystate,
     limits::{CLOCK_WINDOW_SECS, MAX_EXTRA_SIGNATURES},
+    relay::MAILBOX_RETENTION_SECS,
     sign::verify_base64,
 };
 
@@ -30,6 +31,9 @@ pub enum Stale {
     /// Outside the window; positive when the message is older than the clock.
     #[error("the timestamp is {} s {}, the limit is {CLOCK_WINDOW_SECS} s", .0.unsigned_abs(), direction(*.0))]
     OutsideWindow(i64),
+    /// Older than a relay keeps letters.
+    #[error("the timestamp is {0} s old, a relay keeps letters for {MAILBOX_RETENTION_SECS} s")]
+    OlderThanMail(i64),
     /// The present time, but counted in milliseconds.
     #[error("the timestamp is in milliseconds, not in seconds")]
     Milliseconds,
@@ -107,6 +111,20 @@ impl Unverified {
             secs if is_near(secs) => Ok(timestamp),
             millis if is_near(millis / 1000) => Err(Stale::Milliseconds),
             secs => Err(Stale::OutsideWindow(now.0.saturating_sub(secs))),
+        }
+    }
+
+    /// Step 3 for a letter that lay in a mailbox: at most 300 s ahead of `now`, and at most 300 s older than a relay keeps
+    /// letters (4.2), both ends inclusive. That it is not handled twice is for stored ids to see to.
+    pub fn freshness_of_mail(&self, now: UnixSeconds) -> Result<UnixSeconds, Stale> {
+        let timestamp = self.timestamp()?;
+        let age_of = |secs: i64| now.0.saturating_sub(secs);
+        let window = -CLOCK_WINDOW_SECS..=MAILBOX_RETENTION_SECS + CLOCK_WINDOW_SECS;
+        match age_of(timestamp.0) {
+            age if window.contains(&age) => Ok(timestamp),
+            age if age > 0 => Err(Stale::OlderThanMail(age)),
+            _ if window.contains(&age_of(timestamp.0 / 1000)) => Err(Stale::Milliseconds),
+            age => Err(Stale::OutsideWindow(age)),
         }
     }
 
@@ -353,6 +371,24 @@ mod tests {
         assert_eq!(at(&(NOW.0 + 301).to_string()).freshness(NOW), Err(Stale::OutsideWindow(-301)));
         assert_eq!(Stale::OutsideWindow(-301).to_string(), "the timestamp is 301 s ahead, the limit is 300 s");
         assert_eq!(Stale::OutsideWindow(301).to_string(), "the timestamp is 301 s old, the limit is 300 s");
+    }
+
+    #[test]
+    fn mail_may_be_as_old_as_a_relay_keeps_it_and_not_from_the_future() {
+        let oldest = NOW.0 - MAILBOX_RETENTION_SECS - 300;
+        for secs in [oldest, NOW.0 - 6 * 86_400, NOW.0, NOW.0 + 300] {
+            assert_eq!(at(&secs.to_string()).freshness_of_mail(NOW), Ok(UnixSeconds(secs)));
+            assert_eq!(at(&format!("{secs}.0")).freshness_of_mail(NOW), Ok(UnixSeconds(secs)));
+        }
+        let stale = |secs: &str| at(secs).freshness_of_mail(NOW).unwrap_err();
+        assert_eq!(stale(&(oldest - 1).to_string()), Stale::OlderThanMail(MAILBOX_RETENTION_SECS + 301));
+        assert_eq!(stale(&(NOW.0 + 301).to_string()), Stale::OutsideWindow(-301));
+        assert_eq!(stale(&(NOW.0 * 1000).to_string()), Stale::Milliseconds);
+        assert_eq!(stale("null"), Stale::Missing);
+        assert_eq!(stale("\"1784273700\""), Stale::NotAnInteger);
+        for extreme in [i64::MIN, i64::MAX] {
+            assert!(at(&extreme.to_string()).freshness_of_mail(NOW).is_err());
+        }
     }
 
     #[test]
