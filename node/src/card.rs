@@ -21,18 +21,21 @@ pub struct CardFacts<'a> {
     pub policies: &'a Policies,
     /// What plugins offer.
     pub skills: &'a [SkillInfo],
+    /// The relay where somebody fetches this agent's mail right now; without it the card names no key to seal with.
+    pub relay: Option<&'a str>,
 }
 
 impl Agent {
     /// Builds the card for a public base URL (or `""`), and says in it whether strangers are answered. Policies are the
     /// defaults, skills there are none.
     pub fn card(&self, url: &str, open_door: bool) -> Value {
-        self.card_with(&CardFacts { url, open_door, policies: &Policies::default(), skills: &[] })
+        self.card_with(&CardFacts { url, open_door, policies: &Policies::default(), skills: &[], relay: None })
     }
 
     /// Builds the card with everything that it says.
     pub fn card_with(&self, facts: &CardFacts<'_>) -> Value {
-        let enc_pub = self.enc_pub();
+        let sealing = &self.inner.sealing;
+        let keys = facts.relay.map(|_| (sealing.enc_pub(), sealing.enc_pub_pq()));
         let skills: Vec<Value> = facts.skills.iter().map(skill).collect();
         card::build(&CardSpec {
             did: self.did(),
@@ -41,9 +44,9 @@ impl Agent {
             url: facts.url,
             version: env!("CARGO_PKG_VERSION"),
             profile: &Profile::default(),
-            enc_pub: Some(&enc_pub),
-            enc_pub_pq: None,
-            relay: None,
+            enc_pub: keys.as_ref().map(|(enc_pub, _)| enc_pub.as_str()),
+            enc_pub_pq: keys.as_ref().map(|(_, enc_pub_pq)| enc_pub_pq.as_str()),
+            relay: facts.relay,
             open_door: facts.open_door,
             methods: frame::methods(facts.open_door),
             skills: &skills,

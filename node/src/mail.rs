@@ -1,18 +1,41 @@
 //! Mail: what reaches an agent through relays, with a server or without one (section 9).
-use std::{sync::Arc, time::Duration};
+//!
+//! [`sync`] empties mailboxes once, [`until`] waits for one letter, [`serve`](crate::serve) listens; whichever it is, one
+//! process of an agent and a home does it at a time ([`lock`]), because a second listener supersedes the first.
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use muretai_protocol::{Did, sealed::SealingKey, sign::SigningKey};
+use muretai_protocol::{
+    Did,
+    json::{self, Value},
+    relay::Epoch,
+    sealed::SealingKey,
+    sign::SigningKey,
+    urls,
+};
 use muretai_store::StoreError;
 use muretai_transports::{
     TransportError,
-    relay::{Keyring, RelayTimes, RelayTransport},
+    guard::Policy,
+    relay::{Keyring, Place, RelayTimes, RelayTransport},
 };
 
-use crate::{Agent, receive::service::ReceiverOptions};
+use crate::Agent;
+
+mod keys;
+mod lock;
+pub(crate) mod notice;
+mod sync;
+mod until;
+
+pub use sync::{SyncRequest, Synced};
 
 /// The setting that lists the relays where this agent has a mailbox, as a JSON list of base URLs.
 pub const RELAYS_SETTING: &str = "mail.relays";
+/// Mailboxes that are remembered.
+const MAX_MAILBOXES: usize = 4;
+/// Letters that were refused, as far as they are counted.
+const MAX_REJECTED: u32 = 1_000;
 
 /// Why mail was not fetched.
 #[derive(Debug, thiserror::Error)]
@@ -36,33 +59,34 @@ pub enum MailError {
         #[source]
         source: TransportError,
     },
+    /// Another program of this agent fetches its mail, and was not done in time.
+    #[error("another program fetches the mail of this agent")]
+    Elsewhere,
+    /// The file that keeps programs apart could not be used.
+    #[error("cannot lock {path}")]
+    Lock {
+        /// Which.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The store failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
 }
 
-/// What `inbox --sync` is told.
-#[derive(Debug, Clone)]
-pub struct SyncRequest {
-    /// Relays; empty takes those where this agent has a mailbox.
-    pub relays: Vec<String>,
-    /// For everything together.
-    pub timeout: Duration,
-}
-
-/// What it did at one relay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Synced {
-    /// Which.
-    pub relay: String,
-    /// Letters that came, refused ones among them.
-    pub letters: u64,
-    /// Of these, letters that were refused or did not open.
-    pub rejected: u64,
-    /// Letters that could not be stored now; the relay keeps them.
-    pub left: u64,
-    /// A running `serve` of this agent listens there already: nothing was to do.
-    pub is_served: bool,
+/// What there is to say about an agent's mail, for its owner.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MailStatus {
+    /// The relays where it has a mailbox.
+    pub mailboxes: Vec<String>,
+    /// The relays that a running `serve` listens at, connected or trying to be.
+    pub served: Vec<String>,
+    /// Of these, the ones that it is connected to.
+    pub connected: Vec<String>,
+    /// Letters that were refused or did not open, at most 1,000.
+    pub rejected: usize,
 }
 
 /// An agent's keys, for transports that seal.
@@ -90,18 +114,43 @@ impl Agent {
 
     /// The relays that may be asked about peers: those that are configured, and those where this agent has a mailbox.
     pub async fn known_relays(&self) -> Result<Vec<String>, StoreError> {
-        todo!()
+        self.mailboxes().await
     }
 
-    /// The relays where this agent has a mailbox, its own choice first.
+    /// The relays where this agent has a mailbox, its own choice first: those that are configured, then those that it has
+    /// used, most recent first.
     pub async fn mailboxes(&self) -> Result<Vec<String>, StoreError> {
-        todo!()
+        let configured = self.inner.relays.get().cloned().unwrap_or_default();
+        let mut all = Vec::new();
+        for relay in configured.into_iter().filter_map(|relay| base(&relay)).chain(self.remembered().await?) {
+            if !is_among(&all, &relay) {
+                all.push(relay);
+            }
+        }
+        Ok(all)
     }
 
-    /// Remembers that this agent has a mailbox at a relay; most recent first, at most 4.
+    /// Remembers that this agent has a mailbox at a relay; most recent first, at most 4. What is no relay's address is
+    /// not.
     pub async fn remember_mailbox(&self, relay: &str) -> Result<(), StoreError> {
-        let _ = relay;
-        todo!()
+        let Some(relay) = base(relay) else { return Ok(()) };
+        let mut all = self.remembered().await?;
+        if all.first() == Some(&relay) {
+            return Ok(());
+        }
+        all.retain(|known| !urls::same_scope(known, &relay));
+        all.insert(0, relay);
+        all.truncate(MAX_MAILBOXES);
+        let all: Vec<Value> = all.into_iter().map(Value::from).collect();
+        self.store().set_setting(RELAYS_SETTING, Some(&Value::from(all).to_json())).await
+    }
+
+    /// What there is to say about its mail.
+    pub async fn mail_status(&self) -> Result<MailStatus, StoreError> {
+        let mailboxes = self.mailboxes().await?;
+        let (served, connected) = self.served_by().map(|holder| (holder.mailboxes, holder.relays)).unwrap_or_default();
+        let rejected = self.store().rejected(MAX_REJECTED).await?.len();
+        Ok(MailStatus { mailboxes, served, connected, rejected })
     }
 
     /// A transport that deposits letters of this agent.
@@ -109,31 +158,41 @@ impl Agent {
         RelayTransport::new(Arc::new(Keys(self.clone())), Arc::clone(&self.inner.http), times)
     }
 
-    /// Empties this agent's mailboxes once, as `receiver` says that messages are received, and sends what is due in the
-    /// outbox, the answers among it. `progress` is told how many letters came so far.
-    pub async fn sync_mail(
-        &self,
-        request: &SyncRequest,
-        receiver: &ReceiverOptions,
-        progress: Arc<dyn Fn(u64) + Send + Sync>,
-    ) -> Result<Vec<Synced>, MailError> {
-        let _ = (request, receiver, progress);
-        todo!()
+    async fn remembered(&self) -> Result<Vec<String>, StoreError> {
+        let list = self.store().setting(RELAYS_SETTING).await?.unwrap_or_default();
+        let Ok(Value::Array(list)) = json::parse(list.as_bytes()) else { return Ok(Vec::new()) };
+        Ok(list.iter().filter_map(Value::as_str).filter_map(base).take(MAX_MAILBOXES).collect())
     }
 
-    /// Fetches mail, or watches a running `serve` do it, until `is_there` finds what somebody waits for, or the time is
-    /// over (`None`).
-    pub async fn mail_until<T, F>(
-        &self,
-        timeout: Duration,
-        receiver: &ReceiverOptions,
-        is_there: impl Fn() -> F + Send + Sync,
-    ) -> Result<Option<T>, MailError>
-    where
-        F: Future<Output = Result<Option<T>, StoreError>> + Send,
-        T: Send,
-    {
-        let _ = (timeout, receiver, is_there().await?);
-        todo!()
+    /// Whether a running `serve` of this agent listens at a relay, or tries to.
+    fn is_served_at(&self, relay: &str) -> bool {
+        self.served_by().is_some_and(|holder| is_among(&holder.mailboxes, relay))
     }
 }
+
+/// A relay's address as it is kept: of the shape of 12.2, without a slash at its end.
+pub(crate) fn base(relay: &str) -> Option<String> {
+    let relay = relay.trim().trim_end_matches('/');
+    (urls::is_plain_url(relay) && !urls::origin(relay).is_empty()).then(|| relay.to_owned())
+}
+
+/// Whether a list of relays has this one, however it is spelled.
+pub(crate) fn is_among(relays: &[String], relay: &str) -> bool {
+    relays.iter().any(|known| known == relay || urls::same_scope(known, relay))
+}
+
+/// A listener that begins now. The owner chose the relay, so it is dialled wherever it is.
+pub(crate) fn place(relay: &str) -> Place {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let epoch = Epoch::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), std::process::id());
+    Place { relay: relay.to_owned(), policy: Policy::Owner, epoch, poll_only: false }
+}
+
+/// The end of a DID, for logs.
+pub(crate) fn tail(did: &Did) -> &str {
+    let did = did.as_str();
+    did.get(did.len().saturating_sub(8)..).unwrap_or(did)
+}
+
+#[cfg(test)]
+mod tests;

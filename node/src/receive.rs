@@ -13,6 +13,7 @@ pub mod rate;
 pub mod refusals;
 pub mod replay;
 pub mod responder;
+pub(crate) mod return_address;
 mod senders;
 pub mod service;
 mod settings;

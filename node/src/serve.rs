@@ -10,6 +10,7 @@ use muretai_protocol::urls::{self, BaseUrlError};
 use muretai_transports::{
     ClientTimeouts, Stop, Transport, TransportError,
     http::{HttpTransport, ServerLimits},
+    relay::RelayTimes,
 };
 
 use crate::{
@@ -23,9 +24,13 @@ use crate::{
 };
 
 mod address;
-mod lock;
+pub(crate) mod lock;
+mod mail;
+mod publish;
 
 use lock::ServeLock;
+use mail::Mail;
+use publish::Publisher;
 pub use lock::{Holder, LockError};
 
 /// The setting that says where this agent was served last, for invites that are made meanwhile.
@@ -54,6 +59,8 @@ pub struct ServeOptions {
     pub relays: Vec<String>,
     /// Listen at the relays alone: nothing is bound, and the card names no address.
     pub no_http: bool,
+    /// How relays are treated.
+    pub relay_times: RelayTimes,
 }
 
 /// Why serving could not start or go on.
@@ -92,6 +99,30 @@ pub enum ServeError {
         #[source]
         source: TransportError,
     },
+    /// Neither an address nor a relay.
+    #[error("nothing to listen at: without HTTP a relay is needed")]
+    Nowhere,
+    /// The URL is none of a relay.
+    #[error("{url:?} cannot be a relay's address")]
+    BadRelay {
+        /// As given.
+        url: String,
+    },
+    /// Somebody else listens for this identity now.
+    #[error("a newer listener of this identity has taken over the mailbox at {relay}")]
+    Superseded {
+        /// The relay.
+        relay: String,
+    },
+    /// No mail can be fetched there, and trying again does not help.
+    #[error("cannot listen at {relay}")]
+    Relay {
+        /// Which.
+        relay: String,
+        /// Why.
+        #[source]
+        source: TransportError,
+    },
     /// The store failed.
     #[error("the store failed")]
     Store(#[from] muretai_store::StoreError),
@@ -110,7 +141,10 @@ impl ServeError {
     /// Says whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            ServeError::BadUrl { .. } | ServeError::UndialableUrl { .. } => Fault::Usage,
+            ServeError::BadUrl { .. }
+            | ServeError::UndialableUrl { .. }
+            | ServeError::Nowhere
+            | ServeError::BadRelay { .. } => Fault::Usage,
             _ => Fault::Failed,
         }
     }
@@ -129,7 +163,12 @@ impl ServeError {
             }
             ServeError::UndialableUrl { .. } => Some("name the address or the host that others dial".into()),
             ServeError::Listen { .. } => Some("--listen 127.0.0.1:0 picks a free port".into()),
-            ServeError::Store(_) | ServeError::Lock { .. } => None,
+            ServeError::Nowhere => Some("add --relay URL, or leave out --no-http".into()),
+            ServeError::BadRelay { .. } => Some("a relay's address is like https://relay.example".into()),
+            ServeError::Superseded { .. } => {
+                Some("one `serve` per identity is enough; stop the other one before you start this one again".into())
+            }
+            ServeError::Relay { .. } | ServeError::Store(_) | ServeError::Lock { .. } => None,
         }
     }
 }
@@ -137,14 +176,15 @@ impl ServeError {
 /// A service that is bound and not yet running; dropping it releases the agent.
 pub struct Serving {
     agent: Agent,
-    transport: HttpTransport,
+    transport: Option<HttpTransport>,
     receiver: Receiver,
-    local: SocketAddr,
+    mail: Mail,
+    local: Option<SocketAddr>,
     url: String,
     warnings: Vec<String>,
     /// How long responders may go on after the stop signal.
     grace: Duration,
-    _lock: ServeLock,
+    lock: ServeLock,
 }
 
 impl Agent {
@@ -153,25 +193,24 @@ impl Agent {
     /// A second `serve` of the same agent is refused with the process and the address of the first; a lock file that a
     /// killed process left behind is no obstacle.
     pub async fn serve(&self, options: &ServeOptions) -> Result<Serving, ServeError> {
-        if let Some(url) = &options.url {
+        let url = options.url.as_deref().filter(|_| !options.no_http);
+        if let Some(url) = url {
             check_url(url)?;
         }
+        let relays = relays(options)?;
         let path = self.inner.dir.serve_lock();
         let mut lock = ServeLock::take(&path).await.map_err(|error| lock_error(&path, error))?;
-        let listen_error = |source| ServeError::Listen { address: options.listen, source };
-        let mount = options.url.as_deref().map_or("", mount_of);
-        let transport = HttpTransport::client(CLIENT_TIMEOUTS)
-            .bind(options.listen, mount, options.limits.clone())
-            .await
-            .map_err(listen_error)?;
-        let local = transport.local_addr().unwrap_or(options.listen);
+        let transport = if options.no_http { None } else { Some(bind(options).await?) };
+        let local = transport.as_ref().map(|transport| transport.local_addr().unwrap_or(options.listen));
         let mut warnings = Vec::new();
-        let url = match &options.url {
-            Some(url) => url.clone(),
-            None => address::public_base(local, &mut warnings),
+        let url = match (url, local) {
+            (Some(url), _) => url.to_owned(),
+            (None, Some(local)) => address::public_base(local, &mut warnings),
+            (None, None) => String::new(),
         };
-        lock.write(&url).map_err(|error| lock_error(&path, error.into()))?;
-        self.store().set_setting(URL_SETTING, Some(&url)).await?;
+        // Before any listener has its epoch: whoever does not see it here is older than all of them.
+        lock.write(&url, &[], &relays).map_err(|error| lock_error(&path, error.into()))?;
+        self.store().set_setting(URL_SETTING, Some(&url).filter(|url| !url.is_empty()).map(String::as_str)).await?;
         let receiver = Receiver::new(
             self,
             &ReceiverOptions {
@@ -183,9 +222,10 @@ impl Agent {
                 policies: options.policies.clone(),
             },
         );
+        let mail = Mail::new(self, &receiver, relays, options.relay_times.clone());
         // Half of what the listener waits: the answers have to be written, too.
         let grace = options.limits.stop_timeout / 2;
-        Ok(Serving { agent: self.clone(), transport, receiver, local, url, warnings, grace, _lock: lock })
+        Ok(Serving { agent: self.clone(), transport, receiver, mail, local, url, warnings, grace, lock })
     }
 
     /// Says which process serves this agent now, if any.
@@ -194,15 +234,38 @@ impl Agent {
     }
 }
 
+/// The relays to listen at, each once.
+fn relays(options: &ServeOptions) -> Result<Vec<String>, ServeError> {
+    let mut relays = Vec::new();
+    for url in &options.relays {
+        let relay = crate::mail::base(url).ok_or_else(|| ServeError::BadRelay { url: url.clone() })?;
+        if !crate::mail::is_among(&relays, &relay) {
+            relays.push(relay);
+        }
+    }
+    if relays.is_empty() && options.no_http { Err(ServeError::Nowhere) } else { Ok(relays) }
+}
+
+async fn bind(options: &ServeOptions) -> Result<HttpTransport, ServeError> {
+    let mount = options.url.as_deref().map_or("", mount_of);
+    let bound = HttpTransport::client(CLIENT_TIMEOUTS).bind(options.listen, mount, options.limits.clone()).await;
+    bound.map_err(|source| ServeError::Listen { address: options.listen, source })
+}
+
 impl Serving {
-    /// The public base, as the card has it.
+    /// The public base, as the card has it; empty when there is none.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The bound address.
-    pub fn local_addr(&self) -> SocketAddr {
+    /// The bound address; `None` without HTTP.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
         self.local
+    }
+
+    /// The relays where it is going to listen.
+    pub fn relays(&self) -> &[String] {
+        self.mail.relays()
     }
 
     /// Warnings to print, such as about a wildcard address without `--url`.
@@ -211,48 +274,125 @@ impl Serving {
     }
 
     /// Serves until stopped, then finishes what is under way and closes the store. Responders that are still at work
-    /// some seconds after the stop are cut short: their askers get a signed "no answer". The recorded URL stays, so
-    /// that an invite made later still names it.
+    /// some seconds after the stop are cut short: their askers get a signed "no answer", and letters are left with their
+    /// relay. The recorded URL stays, so that an invite made later still names it.
+    ///
+    /// # Errors
+    /// [`ServeError::Superseded`] as soon as a newer listener has a mailbox: then `stop` is signalled, too.
     pub async fn run(self, stop: Stop) -> Result<(), ServeError> {
-        let receiver = self.receiver.clone();
+        let Serving { agent, transport, receiver, mail, local, url, grace, mut lock, .. } = self;
         let hurry = async {
             stop.stopped().await;
-            tokio::time::sleep(self.grace).await;
+            tokio::time::sleep(grace).await;
             receiver.hurry();
             std::future::pending::<()>().await
         };
-        let served = tokio::select! {
-            served = self.transport.listen(Arc::new(self.receiver.clone()), stop.clone()) => served,
-            () = hurry => Ok(()),
-            () = self.keep_house(&stop) => Ok(()),
+        let http = async {
+            let Some(transport) = &transport else { return Ok(()) };
+            let served = transport.listen(Arc::new(receiver.clone()), stop.clone()).await;
+            let address = local.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+            served.map_err(|source| {
+                stop.stop();
+                ServeError::Listen { address, source }
+            })
         };
-        self.receiver.hurry();
-        self.receiver.idle().await;
-        self.agent.close().await;
-        served.map_err(|source| ServeError::Listen { address: self.local, source })
+        let mailboxes = async {
+            let listened = mail.listen(&stop).await;
+            // HTTP goes on without them.
+            if transport.is_none() { stop.stop() } else { stop.stopped().await }
+            match listened {
+                Err(ServeError::Relay { .. }) if transport.is_some() => Ok(()),
+                listened => listened,
+            }
+        };
+        let house = Housekeeper { agent: &agent, receiver: &receiver, mail: &mail, url: &url };
+        let served = tokio::select! {
+            (http, mail) = async { tokio::join!(http, mailboxes) } => mail.and(http),
+            () = hurry => Ok(()),
+            () = house.keep(&mut lock, &stop) => Ok(()),
+        };
+        receiver.hurry();
+        receiver.idle().await;
+        agent.close().await;
+        served
     }
 }
 
-impl Serving {
-    /// Carries out errands, at once when a request made one and now and then otherwise, and sweeps the store. Never ends;
-    /// begins nothing new once the stop is signalled. Dropping it leaves an errand to whoever serves next.
-    async fn keep_house(&self, stop: &Stop) {
-        let work = async {
-            let mut swept = None::<Instant>;
-            loop {
-                self.agent.run_errands().await;
-                if swept.is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY) {
-                    swept = Some(Instant::now());
-                    if let Err(error) = self.agent.store().sweep_trust(crate::agent::now()).await {
-                        tracing::error!(error = &error as &dyn std::error::Error, "the store could not be swept");
-                    }
-                }
-                let _ = tokio::time::timeout(ERRANDS_EVERY, self.receiver.errand_written()).await;
-            }
-        };
+/// Does what no request waits for, while an agent is served.
+struct Housekeeper<'a> {
+    agent: &'a Agent,
+    receiver: &'a Receiver,
+    mail: &'a Mail,
+    url: &'a str,
+}
+
+impl Housekeeper<'_> {
+    /// Never ends; begins nothing new once the stop is signalled. Dropping it leaves what is half done to whoever serves
+    /// next.
+    async fn keep(&self, lock: &mut ServeLock, stop: &Stop) {
+        let work = async { tokio::join!(self.run_errands(), self.run_outbox(), self.publish(), self.tell(lock)) };
         tokio::select! {
             () = stop.stopped() => std::future::pending().await,
-            () = work => {}
+            _ = work => {}
+        }
+    }
+
+    /// Carries out errands, at once when a request made one and now and then otherwise, and sweeps the store.
+    async fn run_errands(&self) {
+        let mut swept = None::<Instant>;
+        loop {
+            self.agent.run_errands().await;
+            self.receiver.renew_keys().await;
+            if swept.is_none_or(|swept| swept.elapsed() >= SWEEP_EVERY) {
+                swept = Some(Instant::now());
+                if let Err(error) = self.agent.store().sweep_trust(crate::agent::now()).await {
+                    tracing::error!(error = &error as &dyn std::error::Error, "the store could not be swept");
+                }
+            }
+            let _ = tokio::time::timeout(LOOK_EVERY, self.receiver.errand_written()).await;
+        }
+    }
+
+    /// Sends what is due in the outbox, at once when something was written here.
+    async fn run_outbox(&self) {
+        loop {
+            self.agent.run_outbox().await;
+            let _ = tokio::time::timeout(LOOK_EVERY, self.agent.outbox_written().notified()).await;
+        }
+    }
+
+    /// Publishes the card where mail is fetched, at once when a connection came and within seconds when a policy changed.
+    async fn publish(&self) {
+        let state = self.mail.state();
+        if state.relays().is_empty() {
+            return std::future::pending().await;
+        }
+        let mut publisher = Publisher::new(self.agent, state.relays());
+        loop {
+            let connected = state.connected();
+            if !connected.is_empty()
+                && let Some(card) = self.receiver.card().await
+            {
+                publisher.publish(&card, &connected).await;
+            }
+            let _ = tokio::time::timeout(LOOK_EVERY, state.card_changed()).await;
+        }
+    }
+
+    /// Tells other programs of this home where mail is fetched.
+    async fn tell(&self, lock: &mut ServeLock) {
+        let state = self.mail.state();
+        loop {
+            state.changed().await;
+            let connected = state.connected();
+            if let Err(error) = lock.write(self.url, &connected, state.relays()) {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the lock file could not be written");
+            }
+            for relay in connected.iter().rev() {
+                if let Err(error) = self.agent.remember_mailbox(relay).await {
+                    tracing::error!(error = &error as &dyn std::error::Error, "a mailbox could not be remembered");
+                }
+            }
         }
     }
 }
@@ -262,8 +402,8 @@ pub(crate) fn running_url(lock: &std::path::Path) -> Option<String> {
     lock::holder(lock).map(|holder| holder.url)
 }
 
-/// How often errands are looked for that were put off, or that another process wrote.
-const ERRANDS_EVERY: Duration = Duration::from_secs(5);
+/// How often is looked for what was put off, or what another process wrote.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How often what nobody needs any more is deleted.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 
@@ -281,7 +421,7 @@ fn check_url(url: &str) -> Result<(), ServeError> {
 
 fn lock_error(path: &std::path::Path, error: LockError) -> ServeError {
     match error {
-        LockError::Held(Holder { pid, url }) => ServeError::AlreadyServing { pid, url },
+        LockError::Held(Holder { pid, url, .. }) => ServeError::AlreadyServing { pid, url },
         LockError::Io(source) => ServeError::Lock { path: path.display().to_string(), source },
     }
 }
@@ -318,6 +458,7 @@ mod tests {
             limits: ServerLimits::default(),
             relays: Vec::new(),
             no_http: false,
+            relay_times: RelayTimes::default(),
         }
     }
 
@@ -326,7 +467,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let agent = agent_in(folder.path()).await;
         let serving = agent.serve(&options("127.0.0.1:0")).await.unwrap();
-        assert_eq!(serving.url(), format!("http://{}", serving.local_addr()));
+        assert_eq!(serving.url(), format!("http://{}", serving.local_addr().unwrap()));
         assert_eq!(agent.served_by().unwrap().url, serving.url());
         assert_eq!(agent.store().setting(URL_SETTING).await.unwrap().as_deref(), Some(serving.url()));
         match agent.serve(&options("127.0.0.1:0")).await {
@@ -345,7 +486,7 @@ mod tests {
         let agent = agent_in(folder.path()).await;
         let with_mount = ServeOptions { url: Some("http://agent.example/me".to_owned()), ..options("127.0.0.1:0") };
         let serving = agent.serve(&with_mount).await.unwrap();
-        let address = serving.local_addr();
+        let address = serving.local_addr().unwrap();
         let stop = Stop::new();
         let run = tokio::spawn(serving.run(stop.clone()));
         let policy = muretai_transports::guard::Policy::Owner;

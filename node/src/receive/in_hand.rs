@@ -35,6 +35,14 @@ impl InHand {
         Some(Place { _message: message, _bytes: bytes })
     }
 
+    /// Waits for a place, in the order of those that wait; `None` for a size that never fits.
+    pub(crate) async fn wait(&self, bytes: usize) -> Option<Place> {
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= MAX_BYTES)?;
+        let message = Arc::clone(&self.messages).acquire_owned().await.ok()?;
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok()?;
+        Some(Place { _message: message, _bytes: bytes })
+    }
+
     /// Waits until nothing is in hand any more.
     pub(crate) async fn emptied(&self) {
         let _all = self.messages.acquire_many(MAX_MESSAGES).await;
@@ -58,5 +66,20 @@ mod tests {
         drop(places);
         assert!(hand.take(usize::MAX).is_none());
         assert!(hand.take(half).is_some());
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_the_place_of_whoever_leaves() {
+        let hand = InHand::new();
+        assert!(hand.wait(usize::MAX).await.is_none());
+        let all = hand.take(MAX_BYTES as usize).unwrap();
+        let waits = tokio::spawn({
+            let hand = hand.clone();
+            async move { hand.wait(1).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        drop(all);
+        assert!(waits.await.unwrap());
     }
 }

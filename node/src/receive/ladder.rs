@@ -35,6 +35,15 @@ impl Memory for Store {
     }
 }
 
+/// Which times a message may have (4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// Somebody waits for the answer: the present.
+    Call,
+    /// It lay in a mailbox: as old as a relay keeps letters.
+    Mail,
+}
+
 /// The ladder of one endpoint.
 pub struct Ladder<M> {
     me: Did,
@@ -107,13 +116,18 @@ impl<M: Memory> Ladder<M> {
         &self.guard
     }
 
-    /// Climbs. Cancelling releases what was claimed.
+    /// Climbs, as a request whose sender waits. Cancelling releases what was claimed.
     pub async fn climb(&self, message: Message, now: UnixSeconds) -> Result<Passed, Refusal> {
+        self.climb_in(Window::Call, message, now).await
+    }
+
+    /// Climbs; `window` is that of step 3.
+    pub async fn climb_in(&self, window: Window, message: Message, now: UnixSeconds) -> Result<Passed, Refusal> {
         let envelope = message.into_envelope().map_err(|missing| self.teach(&missing))?; // 1
         if !envelope.is_for(&self.me) {
             return Err(plain(Code::NotAddressedToMe, say::OTHER_RECIPIENT)); // 2
         }
-        let envelope = check_freshness(envelope, now)?; // 3
+        let envelope = check_freshness(envelope, window, now)?; // 3
         let key = Key::new(&envelope.from, envelope.message.message_id.as_str());
         match self.profile {
             Profile::Node => {
@@ -180,7 +194,7 @@ impl<M: Memory> Ladder<M> {
             tokio::select! {
                 // Only ever an error: the sender is dropped when the first copy ends.
                 _ = ended.changed() => {}
-                () = &mut patience => return Err(plain(Code::ReplayOrStale, say::IN_HAND)),
+                () = &mut patience => return Err(say::in_hand()),
             }
             // The owner may have decided about the sender meanwhile, or another process stored the message.
             let message_id = &verified.message().message_id;
@@ -213,9 +227,13 @@ impl<M: Memory> Ladder<M> {
 }
 
 /// Step 3. The refusal is decided without the signature; only a sender that proves itself learns its skew (4.2).
-fn check_freshness(envelope: Unverified, now: UnixSeconds) -> Result<Unverified, Refusal> {
-    let Err(stale) = envelope.freshness(now) else { return Ok(envelope) };
-    let is_measurable = matches!(stale, Stale::OutsideWindow(_) | Stale::Milliseconds);
+fn check_freshness(envelope: Unverified, window: Window, now: UnixSeconds) -> Result<Unverified, Refusal> {
+    let time = match window {
+        Window::Call => envelope.freshness(now),
+        Window::Mail => envelope.freshness_of_mail(now),
+    };
+    let Err(stale) = time else { return Ok(envelope) };
+    let is_measurable = matches!(stale, Stale::OutsideWindow(_) | Stale::OlderThanMail(_) | Stale::Milliseconds);
     if is_measurable && let Ok(verified) = envelope.verify(now) {
         return Err(say::stale_for_sender(&stale, verified.timestamp(), now));
     }
@@ -289,6 +307,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_letter_may_be_days_old_and_a_call_may_not() {
+        for profile in [Profile::Node, Profile::Door] {
+            let ladder = ladder(profile, Some(Standing::default()));
+            let aged = |secs: i64| {
+                let signed = message_to(key(200).did(), &key(1), "m1", "hello", UnixSeconds(NOW.0 - secs));
+                Message::from_value(signed).unwrap()
+            };
+            assert_eq!(refused(&ladder, aged(6 * 86_400)).await.detail(), Some(say::TOO_OLD));
+            let climb = |secs| ladder.climb_in(Window::Mail, aged(secs), NOW);
+            assert!(climb(6 * 86_400).await.is_ok());
+            let detail = |passed: Result<Passed, Refusal>| passed.err().unwrap().detail().unwrap().to_owned();
+            assert_eq!(detail(climb(8 * 86_400).await), say::OLDER_THAN_MAIL);
+            assert_eq!(detail(climb(-3_600).await), say::TOO_NEW);
+        }
+    }
+
+    #[tokio::test]
     async fn an_id_that_only_the_store_knows_is_handled() {
         let passed = ladder(Profile::Node, Some(Standing::default())).climb(message("hello"), NOW).await;
         let handled = Some(Handled { digest: passed.ok().unwrap().digest });
@@ -313,7 +348,7 @@ mod tests {
     async fn a_copy_loses_its_patience_and_is_not_told_that_the_message_arrived() {
         let ladder = ladder(Profile::Node, Some(Standing::default()));
         let first = ladder.climb(message("hello"), NOW).await.ok().unwrap();
-        assert_eq!(refused(&ladder, message("hello")).await, plain(Code::ReplayOrStale, say::IN_HAND));
+        assert_eq!(refused(&ladder, message("hello")).await, say::in_hand());
         drop(first);
         assert!(ladder.climb(message("hello"), NOW).await.is_ok());
     }

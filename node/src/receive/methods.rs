@@ -3,6 +3,7 @@
 //! A blocked peer is a stranger to every method, and is answered with the same bytes. A request that changes something
 //! is recorded as handled in the transaction that changes it; one that changes nothing is not remembered at all, so the
 //! same request again is answered anew.
+pub(crate) mod about;
 pub mod claim;
 pub(crate) mod connect;
 pub(crate) mod hold;

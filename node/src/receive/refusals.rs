@@ -47,6 +47,7 @@ pub(crate) const STALE: &str = "the timestamp is more than 300 seconds off";
 pub(crate) const NO_TIME: &str = "metadata.timestamp must be an integer, seconds since 1970";
 pub(crate) const TOO_OLD: &str = "the timestamp is more than 300 seconds behind this clock";
 pub(crate) const TOO_NEW: &str = "the timestamp is more than 300 seconds ahead of this clock";
+pub(crate) const OLDER_THAN_MAIL: &str = "the timestamp is older than relays keep letters";
 pub(crate) const MILLISECONDS: &str = "the timestamp looks like milliseconds; it must be seconds";
 pub(crate) const REPEATED: &str = "a message with this id was handled before";
 pub(crate) const IN_HAND: &str = "a copy of this message is still being answered; send it again later";
@@ -79,6 +80,7 @@ pub(crate) fn plain(code: Code, detail: &str) -> Refusal {
 pub(crate) fn stale(stale: &Stale) -> Refusal {
     let detail = match stale {
         Stale::NotAnInteger | Stale::Missing => NO_TIME,
+        Stale::OlderThanMail(_) => OLDER_THAN_MAIL,
         _ => STALE,
     };
     plain(Code::ReplayOrStale, detail)
@@ -90,7 +92,11 @@ pub(crate) fn stale_for_sender(stale: &Stale, timestamp: UnixSeconds, now: UnixS
         return plain(Code::ReplayOrStale, MILLISECONDS);
     }
     let behind = now.0.saturating_sub(timestamp.0);
-    let (detail, direction) = if behind > 0 { (TOO_OLD, "behind") } else { (TOO_NEW, "ahead") };
+    let (detail, direction) = match stale {
+        Stale::OlderThanMail(_) => (OLDER_THAN_MAIL, "behind"),
+        _ if behind > 0 => (TOO_OLD, "behind"),
+        _ => (TOO_NEW, "ahead"),
+    };
     plain(Code::ReplayOrStale, detail).with("skewSeconds", behind.saturating_abs()).with("direction", direction)
 }
 
@@ -102,6 +108,11 @@ pub(crate) fn duplicate() -> Refusal {
 /// An id that was handled with another content, or whose sender is not proven: no confirmation.
 pub(crate) fn repeated() -> Refusal {
     plain(Code::ReplayOrStale, REPEATED)
+}
+
+/// Another copy is being answered, and nobody knows yet how that ends.
+pub(crate) fn in_hand() -> Refusal {
+    plain(Code::ReplayOrStale, IN_HAND)
 }
 
 /// One text for strangers and for the blocked: a block must not show.

@@ -1,5 +1,11 @@
 //! What an agent offers to every transport that listens for it: one call, and a few documents.
-use std::sync::Arc;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,11 +14,12 @@ use muretai_protocol::{
     UnixSeconds,
     a2a::{self, Version},
     card,
+    introduction::Introduction,
     json::Value,
-    rpc::{self, Code, Refusal},
+    rpc::{self, Code, Id, Refusal},
 };
 use muretai_store::{Store, invites::ClaimStanding};
-use muretai_transports::{Document, Incoming, Outcome, Service};
+use muretai_transports::{Document, Incoming, Outcome, Service, Unopened, Way};
 use tokio::sync::Notify;
 
 use super::{
@@ -20,24 +27,36 @@ use super::{
     frame::{self, Call, Profile, Request},
     gate::{Gate, Sender, Verdict, verdicts},
     ladder::{Ladder, Passed},
-    methods::{Desk, claim, connect, hold, introduce, params::ClaimParams, question, referral, status, told},
+    methods::{
+        Desk, about, claim, connect, hold, introduce,
+        params::ClaimParams,
+        question, referral,
+        send::Admitted,
+        status, told,
+    },
     rate::RateLimit,
     refusals as say,
     replay::ReplayGuard,
     responder::{CommandResponder, CommandSpec},
+    return_address::ReturnAddress,
 };
 use crate::Agent;
 
 mod answerer;
 mod documents;
+mod letters;
 mod log;
 mod rates;
+mod stale_keys;
+mod unopened;
 #[cfg(test)]
 mod tests;
 
 use answerer::{Answerer, Responders};
 use documents::Documents;
 use rates::Rates;
+use stale_keys::StaleKeys;
+use unopened::Throttle;
 
 /// How an agent receives.
 #[derive(Clone, Default)]
@@ -71,8 +90,16 @@ struct Inner {
     rates: Option<Rates>,
     answerer: Answerer,
     documents: Documents,
-    /// Rung when an errand was written.
+    /// Rung when there is something to do that no request waits for.
     errands: Notify,
+    /// Peers whose sealing keys have to be looked up again.
+    stale_keys: StaleKeys,
+    /// Whom letters were told to that did not open.
+    told: Throttle,
+    /// Letters that were taken, for good or for bad.
+    letters: AtomicU64,
+    /// Of these, letters that were refused or did not open.
+    rejected: AtomicU64,
 }
 
 impl Receiver {
@@ -94,6 +121,10 @@ impl Receiver {
             answerer: Answerer::new(Responders { skills, command }),
             documents: Documents::new(agent, &options.url, options.open_door, listed),
             errands: Notify::new(),
+            stale_keys: StaleKeys::default(),
+            told: Throttle::default(),
+            letters: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
             agent: agent.clone(),
         };
         Receiver { inner: Arc::new(inner) }
@@ -110,7 +141,28 @@ impl Receiver {
         self.inner.answerer.idle().await;
     }
 
-    /// Waits until somebody's request made an errand necessary.
+    /// Letters so far that were taken, for good or for bad.
+    pub fn letters(&self) -> u64 {
+        self.inner.letters.load(Ordering::Relaxed)
+    }
+
+    /// Of these, letters that were refused or did not open.
+    pub fn rejected(&self) -> u64 {
+        self.inner.rejected.load(Ordering::Relaxed)
+    }
+
+    /// Says where this agent's mail is fetched from now on, for its card.
+    pub(crate) fn set_mailbox(&self, relay: Option<&str>) {
+        self.inner.documents.set_mailbox(relay);
+    }
+
+    /// The card as it is served now; `None` while the store fails.
+    pub(crate) async fn card(&self) -> Option<Value> {
+        let card = self.inner.documents.card(&self.inner.agent, &self.inner.gate).await?;
+        Some(card.value().clone())
+    }
+
+    /// Waits until somebody's request made an errand necessary, or a key has to be looked up again.
     pub async fn errand_written(&self) {
         self.inner.errands.notified().await;
     }
@@ -122,24 +174,42 @@ impl Receiver {
         self.inner.documents.forget();
     }
 
-    async fn answer(&self, call: Call, passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
+    /// Answers a request that passed the ladder; `back` is where the answer to a letter goes.
+    async fn answer(
+        &self,
+        call: Call,
+        passed: Passed,
+        now: UnixSeconds,
+        back: Option<ReturnAddress>,
+    ) -> Result<Value, Refusal> {
         match call {
             Call::Send(version) => {
-                let reply = self.answer_message(passed, now).await?;
+                let reply = self.answer_message(passed, now, back).await?;
                 Ok(if version == Version::V1_0 { a2a::result_to_v1(&reply) } else { reply })
             }
             Call::Claim(params) => {
                 self.limit_claim(&passed, &params, now).await?;
-                claim::redeem(&self.inner.agent, &self.inner.url, passed, *params, now).await
+                let Inner { agent, url, .. } = &*self.inner;
+                match back {
+                    None => claim::redeem(agent, url, passed, *params, now).await,
+                    Some(back) => claim::redeem_letter(agent, url, passed, *params, back, now).await,
+                }
             }
-            call => self.answer_query(call, passed, now).await,
+            call => self.answer_query(call, passed, now, back.is_some()).await,
         }
     }
 
     /// The methods about trust: each has a policy of its own in place of the gate.
-    async fn answer_query(&self, call: Call, passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
-        if let Some(rates) = &self.inner.rates {
-            rates.admit_query(passed.verified.from(), passed.is_from_contact())?;
+    async fn answer_query(
+        &self,
+        call: Call,
+        passed: Passed,
+        now: UnixSeconds,
+        is_letter: bool,
+    ) -> Result<Value, Refusal> {
+        let is_contact = passed.is_from_contact();
+        if let Some(rates) = self.inner.rates.as_ref().filter(|_| !(is_letter && is_contact)) {
+            rates.admit_query(passed.verified.from(), is_contact)?;
         }
         let desk = &self.desk(now).await?;
         match call {
@@ -173,56 +243,81 @@ impl Receiver {
     }
 
     /// Steps 6 and 7, then the responder, then the commit. A refusal drops `passed`, which releases the id.
-    async fn answer_message(&self, mut passed: Passed, now: UnixSeconds) -> Result<Value, Refusal> {
-        let Inner { agent, gate, .. } = &*self.inner;
+    async fn answer_message(
+        &self,
+        mut passed: Passed,
+        now: UnixSeconds,
+        back: Option<ReturnAddress>,
+    ) -> Result<Value, Refusal> {
+        let agent = &self.inner.agent;
+        let about = about::about(agent, &passed, back.is_some()).await?;
+        let entry = match about.is_awaited && !passed.standing.is_blocked {
+            true => self.let_in_awaited(&passed)?,
+            false => self.let_in(&passed, now, back.is_some()).await?,
+        };
+        let state = match entry {
+            Entry::In(state) => state,
+            Entry::Held(introduction) => {
+                if !hold::can_wait(passed.verified.message()) {
+                    return Err(hold::not_kept(introduction.as_deref()));
+                }
+                let extra = take_extra(&mut passed)?;
+                return hold::hold(&self.desk(now).await?, passed, extra, introduction.as_deref(), back).await;
+            }
+        };
+        told::take(agent, &passed, state, now).await;
+        if told::did_not_open(passed.verified.message()) && self.inner.stale_keys.note(passed.verified.from()) {
+            self.inner.errands.notify_one();
+        }
+        if let Some(back) = &back {
+            back.teach(agent, &passed).await;
+        }
+        let extra = take_extra(&mut passed)?;
+        let (settles, is_answer) = (about.settles, about.is_answer);
+        let admitted = Admitted { passed, extra, settles, is_answer, back, received: now };
+        self.inner.answerer.answer(agent, admitted, state).await
+    }
+
+    /// Steps 6 and 7. Letters of whom the owner let in are not counted: the relay bounds how many there are, and a refused
+    /// one would be lost.
+    async fn let_in(&self, passed: &Passed, now: UnixSeconds, is_letter: bool) -> Result<Entry, Refusal> {
         let (did, standing) = (passed.verified.from(), &passed.standing);
         let vc = passed.verified.message().meta("vc");
-        let verdict = gate.judge(&Sender { did, standing, vc, method: "message/send", now }).await?; // 6
+        let verdict = self.inner.gate.judge(&Sender { did, standing, vc, method: "message/send", now }).await?; // 6
         let state = match &verdict {
             Verdict::Admitted(state) => *state,
             Verdict::Held(_) if passed.is_from_contact() => ContactState::Direct,
             Verdict::Held(_) | Verdict::Vouched(_) => ContactState::None,
         };
-        if let Some(rates) = &self.inner.rates {
+        let is_counted = !(is_letter && state != ContactState::None);
+        if let Some(rates) = self.inner.rates.as_ref().filter(|_| is_counted) {
             rates.admit_message(did, state)?; // 7
         }
-        let state = match verdict {
-            Verdict::Admitted(state) => state,
+        match verdict {
+            Verdict::Admitted(state) => Ok(Entry::In(state)),
             Verdict::Vouched(introduction) => {
                 introduce::accept(&self.desk(now).await?, &introduction).await?;
-                ContactState::Introduced
+                Ok(Entry::In(ContactState::Introduced))
             }
-            Verdict::Held(introduction) => {
-                if !hold::can_wait(passed.verified.message()) {
-                    return Err(hold::not_kept(introduction.as_deref()));
-                }
-                let extra = take_extra(&mut passed)?;
-                return hold::hold(&self.desk(now).await?, passed, extra, introduction.as_deref()).await;
-            }
-        };
-        told::take(agent, &passed, state, now).await;
-        let extra = take_extra(&mut passed)?;
-        self.inner.answerer.answer(agent, passed, extra, state, now).await
+            Verdict::Held(introduction) => Ok(Entry::Held(introduction)),
+        }
     }
 
-    /// What a method has at hand.
-    async fn desk(&self, now: UnixSeconds) -> Result<Desk<'_>, Refusal> {
-        let Inner { agent, url, gate, errands, .. } = &*self.inner;
-        Ok(Desk { agent, url, gate, policies: gate.policies().await?, now, errands })
+    /// Step 7 for an answer to a message of ours: as in the answer to a call, nobody is asked whether it may come.
+    fn let_in_awaited(&self, passed: &Passed) -> Result<Entry, Refusal> {
+        if passed.is_from_contact() {
+            return Ok(Entry::In(ContactState::Direct));
+        }
+        if let Some(rates) = &self.inner.rates {
+            rates.admit_message(passed.verified.from(), ContactState::None)?;
+        }
+        Ok(Entry::In(ContactState::None))
     }
-}
 
-fn take_extra(passed: &mut Passed) -> Result<Option<String>, Refusal> {
-    let extra = extra::take(&mut passed.verified);
-    extra.map_err(|extra::TooLarge| say::plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))
-}
-
-#[async_trait]
-impl Service for Receiver {
-    async fn call(&self, request: Incoming) -> Outcome {
+    /// A request of somebody who waits for the answer.
+    async fn take_call(&self, body: Bytes, a2a_version: Option<&str>, remote: Option<SocketAddr>) -> Outcome {
         let now = crate::agent::now();
-        let Incoming { body, a2a_version, remote, way: _ } = request;
-        let read = frame::read(&body, a2a_version.as_deref(), self.inner.profile);
+        let read = frame::read(&body, a2a_version, self.inner.profile);
         // The answer may take minutes, and nobody needs the bytes any more.
         drop(body);
         let Request { id, call, message } = match read {
@@ -235,15 +330,63 @@ impl Service for Receiver {
         };
         let line = log::Line::begin(&message, remote);
         let (result, policy) = match self.inner.ladder.climb(message, now).await {
-            Ok(passed) => verdicts::noted(self.answer(call, passed, now)).await,
+            Ok(passed) => verdicts::noted(self.answer(call, passed, now, None)).await,
             Err(refusal) => (Err(refusal), None),
         };
         line.end(result.as_ref().err(), policy.as_deref());
-        let body = match result {
-            Ok(result) => rpc::result(&id, &result),
-            Err(refusal) => rpc::error(&id, &refusal),
-        };
-        Outcome { status: 200, body: Bytes::from(body) }
+        Outcome { status: 200, body: answer_body(&id, &result) }
+    }
+
+    fn count_letter(&self, is_taken: bool) {
+        self.inner.letters.fetch_add(u64::from(is_taken), Ordering::Relaxed);
+    }
+
+    /// What a method has at hand.
+    async fn desk(&self, now: UnixSeconds) -> Result<Desk<'_>, Refusal> {
+        let Inner { agent, url, gate, errands, .. } = &*self.inner;
+        Ok(Desk { agent, url, gate, policies: gate.policies().await?, now, errands })
+    }
+}
+
+/// The answer as JSON-RPC.
+fn answer_body(id: &Id, result: &Result<Value, Refusal>) -> Bytes {
+    Bytes::from(match result {
+        Ok(result) => rpc::result(id, result),
+        Err(refusal) => rpc::error(id, refusal),
+    })
+}
+
+/// What became of a message at the gate.
+enum Entry {
+    /// It is let in, from somebody of this standing.
+    In(ContactState),
+    /// It waits for the owner, on this introduction when there is one.
+    Held(Option<Box<Introduction>>),
+}
+
+fn take_extra(passed: &mut Passed) -> Result<Option<String>, Refusal> {
+    let extra = extra::take(&mut passed.verified);
+    extra.map_err(|extra::TooLarge| say::plain(Code::InvalidRequest, say::EXTRA_TOO_LARGE))
+}
+
+#[async_trait]
+impl Service for Receiver {
+    async fn call(&self, request: Incoming) -> Outcome {
+        let Incoming { body, a2a_version, remote, way } = request;
+        match way {
+            Way::Call => self.take_call(body, a2a_version.as_deref(), remote).await,
+            Way::Mailbox(postmark) => {
+                let outcome = self.take_letter(&body, a2a_version.as_deref(), &postmark).await;
+                self.count_letter(outcome.status == 200);
+                outcome
+            }
+        }
+    }
+
+    async fn unopened(&self, letter: Unopened) -> bool {
+        let is_taken = self.note_unopened(&letter).await;
+        self.count_letter(is_taken);
+        is_taken
     }
 
     async fn document(&self, path: &str) -> Option<Document> {

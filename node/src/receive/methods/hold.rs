@@ -4,6 +4,7 @@ use muretai_protocol::{UnixSeconds, introduction::Introduction, json::Value, mes
 use muretai_store::{
     contacts::Coordinates,
     introductions::Role,
+    messages::Received,
     requests::{NewRequest, Queued, RequestKind},
 };
 
@@ -11,9 +12,9 @@ use super::{
     Desk, REQUEST_LIFE_SECS, internal,
     introduce::{introduction_request, introduction_row},
     params::PeerFacts,
-    send::{self, sign_reply},
+    send::{self, SignedReply, sign_reply},
 };
-use crate::receive::{ladder::Passed, refusals as say};
+use crate::receive::{ladder::Passed, refusals as say, return_address::ReturnAddress};
 
 /// Whether a message can wait: nobody could tell later what one without text was about, or to which group it belonged.
 /// To be asked while the message has its metadata.
@@ -29,12 +30,14 @@ pub(crate) fn not_kept(introduction: Option<&Introduction>) -> Refusal {
     }
 }
 
-/// Holds a message and says so, or says that it cannot wait. One waits for each sender.
+/// Holds a message and says so, or says that it cannot wait. One waits for each sender. Of a letter, the transaction that
+/// holds it puts the word of that into the outbox.
 pub(crate) async fn hold(
     desk: &Desk<'_>,
     passed: Passed,
     extra: Option<String>,
     introduction: Option<&Introduction>,
+    back: Option<ReturnAddress>,
 ) -> Result<Value, Refusal> {
     let (agent, now) = (desk.agent, desk.now);
     let request = match introduction {
@@ -42,14 +45,24 @@ pub(crate) async fn hold(
         None => message_request(&passed, now),
     };
     let row = introduction.map(|introduction| introduction_row(introduction, Role::Received, now));
-    let held = send::record(&passed.verified, passed.digest, extra, now, None);
+    let SignedReply { reply, stored, extra: reply_extra } = sign_reply(agent, &passed.verified, &Response::held());
+    let reply_by = back.map(|back| back.reply_by(&reply_extra, now));
+    let is_posted = reply_by.is_some();
+    // Only the reply to a letter has to be kept.
+    let held = Received {
+        reply: Some(stored).filter(|_| is_posted),
+        reply_by,
+        ..send::record(&passed.verified, passed.digest, extra, now)
+    };
     match agent.store().hold_message(&held, row.as_ref(), &request, desk.limits()).await.map_err(internal)? {
         Queued::Pending(_) => {}
         Queued::Decided(_) | Queued::Full { .. } => return Err(not_kept(introduction)),
         Queued::Duplicate { same_content } => return Err(passed.duplicate(same_content)),
     }
-    let (reply, _) = sign_reply(agent, &passed.verified, &Response::held());
     passed.done();
+    if is_posted {
+        agent.outbox_written().notify_one();
+    }
     Ok(reply)
 }
 

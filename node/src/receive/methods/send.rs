@@ -9,11 +9,11 @@ use muretai_protocol::{
     rpc::Refusal,
     text,
 };
-use muretai_store::messages::{Committed, Received, Reply};
+use muretai_store::messages::{Committed, Received, Reply, Settles};
 
 use crate::{
     Agent,
-    receive::{ladder::Passed, refusals as say},
+    receive::{ladder::Passed, refusals as say, return_address::ReturnAddress},
 };
 
 /// Commands that travel with one reply, characters of a keyword, which somebody types, and of what is said about it.
@@ -21,21 +21,61 @@ const MAX_COMMANDS: usize = 32;
 const MAX_KEYWORD_CHARS: usize = 64;
 const MAX_WORDS_CHARS: usize = 200;
 
-/// Signs the response, stores message and reply in one transaction, and gives the reply. On any failure the id is
-/// released, because nothing is stored.
+/// A message that was let in, with what is kept of it.
+pub(crate) struct Admitted {
+    /// The message.
+    pub(crate) passed: Passed,
+    /// What it carries beyond what has a column of its own.
+    pub(crate) extra: Option<String>,
+    /// What it says about a message of ours.
+    pub(crate) settles: Option<Settles>,
+    /// It answers something.
+    pub(crate) is_answer: bool,
+    /// It is a letter; the reply is one, too.
+    pub(crate) back: Option<ReturnAddress>,
+    /// Our clock on arrival.
+    pub(crate) received: UnixSeconds,
+}
+
+impl Admitted {
+    /// Machines do not answer each other's notices, and answers are not answered.
+    pub(crate) fn needs_no_responder(&self) -> bool {
+        self.is_answer || is_notice(self.passed.verified.message())
+    }
+
+    /// Whether such a response is sent: whoever waits for it gets it in any case. Of letters, notices and answers have
+    /// none, and what a machine wrote gets nothing that a machine wrote without thought (9.5).
+    fn has_reply(&self, response: &Response) -> bool {
+        let is_auto = self.passed.verified.message().meta("auto").and_then(Value::as_bool) == Some(true);
+        self.back.is_none() || !(self.needs_no_responder() || (is_auto && response.is_auto))
+    }
+}
+
+/// Signs the response, stores message and reply in one transaction, and gives the reply; the one to a letter is put into
+/// the outbox in that transaction. On any failure the id is released, because nothing is stored.
 pub(crate) async fn store_and_reply(
     agent: &Agent,
-    passed: Passed,
-    extra: Option<String>,
+    admitted: Admitted,
     response: Response,
-    received: UnixSeconds,
 ) -> Result<Value, Refusal> {
     let response = fitting(response);
-    let (reply, stored_reply) = sign_reply(agent, &passed.verified, &response);
-    let record = record(&passed.verified, passed.digest, extra, received, Some(stored_reply));
+    let has_reply = admitted.has_reply(&response);
+    let Admitted { passed, extra, settles, back, received, .. } = admitted;
+    let SignedReply { reply, stored, extra: reply_extra } = sign_reply(agent, &passed.verified, &response);
+    let reply_by = back.filter(|_| has_reply).map(|back| back.reply_by(&reply_extra, received));
+    let is_posted = reply_by.is_some();
+    let record = Received {
+        reply: Some(stored).filter(|_| has_reply),
+        reply_by,
+        settles,
+        ..record(&passed.verified, passed.digest, extra, received)
+    };
     match agent.store().commit_received(record).await {
         Ok(Committed::Stored { .. }) => {
             passed.done();
+            if is_posted {
+                agent.outbox_written().notify_one();
+            }
             Ok(reply)
         }
         // Another process was faster, or this one in an earlier life: its reply stands, ours is thrown away.
@@ -78,8 +118,18 @@ fn command(command: &Command) -> Value {
     object.into()
 }
 
-/// The reply of 3.5, and what is kept of it.
-pub(super) fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> (Value, Reply) {
+/// A reply and what is kept of it.
+pub(crate) struct SignedReply {
+    /// The message.
+    pub(crate) reply: Value,
+    /// Its row.
+    pub(crate) stored: Reply,
+    /// Its unsigned metadata.
+    pub(crate) extra: Object,
+}
+
+/// The reply of 3.5.
+pub(super) fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -> SignedReply {
     let message_id = MessageId::from_random(crate::agent::random());
     let timestamp = crate::agent::now();
     let mut extra = Object::new();
@@ -100,7 +150,7 @@ pub(super) fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -
         context_id: asked.message().context_id.as_deref(),
         text: &response.text,
         timestamp,
-        extra,
+        extra: extra.clone(),
     };
     let reply = message::sign(agent.key(), &draft);
     let sig = reply.member("metadata").and_then(|metadata| metadata.member("sig")).and_then(Value::as_str);
@@ -111,16 +161,15 @@ pub(super) fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -
         sig: sig.unwrap_or_default().to_owned(),
         is_auto: response.is_auto,
     };
-    (reply, stored)
+    SignedReply { reply, stored, extra }
 }
 
-/// What is kept of a message.
+/// What is kept of a message, without a reply.
 pub(super) fn record(
     verified: &Verified,
     digest: [u8; 32],
     extra: Option<String>,
     received: UnixSeconds,
-    reply: Option<Reply>,
 ) -> Received {
     let message = verified.message();
     Received {
@@ -135,7 +184,7 @@ pub(super) fn record(
         sig: verified.sig().to_owned(),
         extra,
         is_auto: is_notice(message),
-        reply,
+        reply: None,
         reply_by: None,
         settles: None,
     }

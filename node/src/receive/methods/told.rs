@@ -8,6 +8,7 @@ use muretai_protocol::{
     introduction::{self, Parties},
     json::Value,
     message::Message,
+    relay::DID_NOT_OPEN,
     revocations,
 };
 use muretai_store::{
@@ -38,6 +39,13 @@ pub(crate) async fn take(agent: &Agent, passed: &Passed, state: ContactState, no
     if let Err(error) = taken {
         tracing::error!(error = &error as &dyn std::error::Error, "what a notice brought could not be stored");
     }
+}
+
+/// Whether a peer says that a letter of ours did not open (9.5). The words are the same everywhere; `auto` keeps whoever
+/// quotes them from being taken at them.
+pub(crate) fn did_not_open(message: &Message) -> bool {
+    let is_auto = message.meta("auto").and_then(Value::as_bool) == Some(true);
+    is_auto && message.text.contains(DID_NOT_OPEN)
 }
 
 async fn take_introduction(agent: &Agent, passed: &Passed, now: UnixSeconds) -> Result<(), StoreError> {

@@ -2,15 +2,14 @@
 use std::sync::Arc;
 
 use muretai_plugins::{ContactState, Responder, Response, Skills};
-use muretai_protocol::{UnixSeconds, json::Value, message::Verified, rpc::Refusal};
+use muretai_protocol::{json::Value, message::Verified, rpc::Refusal};
 use muretai_transports::Stop;
 
 use crate::{
     Agent,
     receive::{
-        in_hand::InHand,
-        ladder::Passed,
-        methods::send,
+        in_hand::{InHand, Place},
+        methods::send::{self, Admitted},
         refusals as say,
         responder::{Acknowledge, CommandResponder},
     },
@@ -79,37 +78,46 @@ impl Answerer {
     pub(super) async fn answer(
         &self,
         agent: &Agent,
-        passed: Passed,
-        extra: Option<String>,
+        admitted: Admitted,
         state: ContactState,
-        now: UnixSeconds,
     ) -> Result<Value, Refusal> {
         match self {
-            // The loop brake: machines do not answer each other's notices.
-            _ if send::is_notice(passed.verified.message()) => {
-                send::store_and_reply(agent, passed, extra, Response::accepted(), now).await
-            }
+            // The loop brake.
+            _ if admitted.needs_no_responder() => send::store_and_reply(agent, admitted, Response::accepted()).await,
             Answerer::Quick => {
-                let response = Acknowledge.respond(&passed.verified).await;
-                send::store_and_reply(agent, passed, extra, response, now).await
+                let response = Acknowledge.respond(&admitted.passed.verified).await;
+                send::store_and_reply(agent, admitted, response).await
             }
             Answerer::Slow { responders, in_hand, hurry } => {
-                // What is kept is counted twice: some of it may be in the message, too.
-                let kept = extra.as_ref().map_or(0, String::len);
-                let size = OVERHEAD_BYTES + passed.verified.message().text.len() + 2 * kept;
-                let place = in_hand[room(state)].take(size).ok_or_else(|| say::rate_limited(BUSY_RETRY_SECS))?;
+                let place = tokio::select! {
+                    place = place(&in_hand[room(state)], &admitted) => place?,
+                    () = hurry.stopped() => return Err(say::in_hand()),
+                };
                 let (agent, responders, hurry) = (agent.clone(), Arc::clone(responders), hurry.clone());
                 let work = async move {
                     let _place = place;
                     let response = tokio::select! {
-                        response = responders.respond(&passed.verified, state) => response,
+                        response = responders.respond(&admitted.passed.verified, state) => response,
+                        // The relay brings a letter again; to somebody who waits the truth is told.
+                        () = hurry.stopped() if admitted.back.is_some() => return Err(say::in_hand()),
                         () = hurry.stopped() => Response::no_answer("the agent is stopping"),
                     };
-                    send::store_and_reply(&agent, passed, extra, response, now).await
+                    send::store_and_reply(&agent, admitted, response).await
                 };
                 tokio::spawn(work).await.unwrap_or_else(|_| Err(say::internal()))
             }
         }
+    }
+}
+
+/// A place for a message. A letter waits for one: nobody is there to be told to come again.
+async fn place(in_hand: &InHand, admitted: &Admitted) -> Result<Place, Refusal> {
+    // What is kept is counted twice: some of it may be in the message, too.
+    let kept = admitted.extra.as_ref().map_or(0, String::len);
+    let size = OVERHEAD_BYTES + admitted.passed.verified.message().text.len() + 2 * kept;
+    match &admitted.back {
+        None => in_hand.take(size).ok_or_else(|| say::rate_limited(BUSY_RETRY_SECS)),
+        Some(_) => in_hand.wait(size).await.ok_or_else(say::internal),
     }
 }
 

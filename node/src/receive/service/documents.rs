@@ -30,13 +30,15 @@ pub(super) struct Documents {
     skills: Vec<SkillInfo>,
     notice: Bytes,
     link: String,
-    /// The card as the policies were when somebody asked last.
-    card: Mutex<Option<(Policies, Arc<Card>)>>,
+    /// The relay where this agent's mail is fetched now.
+    mailbox: Mutex<Option<String>>,
+    /// The card as policies and mailbox were when somebody asked last.
+    card: Mutex<Option<(Policies, Option<String>, Arc<Card>)>>,
     revocations: Mutex<Option<List>>,
 }
 
 /// One state of the card.
-struct Card {
+pub(super) struct Card {
     value: Value,
     bytes: Bytes,
     /// The last signed envelope and when it was signed.
@@ -63,8 +65,21 @@ impl Documents {
             text::one_line(agent.name(), 64),
             agent.did(),
         );
-        let (card, revocations) = (Mutex::default(), Mutex::default());
-        Documents { url: url.to_owned(), open_door, skills, notice: Bytes::from(notice), link, card, revocations }
+        Documents {
+            url: url.to_owned(),
+            open_door,
+            skills,
+            notice: Bytes::from(notice),
+            link,
+            mailbox: Mutex::default(),
+            card: Mutex::default(),
+            revocations: Mutex::default(),
+        }
+    }
+
+    /// Says where this agent's mail is fetched from now on.
+    pub(super) fn set_mailbox(&self, relay: Option<&str>) {
+        *lock(&self.mailbox) = relay.map(str::to_owned);
     }
 
     /// The document at a path below the mount.
@@ -81,19 +96,26 @@ impl Documents {
         }
     }
 
-    /// The card under the policies of now; made anew when one of them changed.
-    async fn card(&self, agent: &Agent, gate: &Gate) -> Option<Arc<Card>> {
+    /// The card of now; made anew when a policy or the mailbox changed.
+    pub(super) async fn card(&self, agent: &Agent, gate: &Gate) -> Option<Arc<Card>> {
         let policies = gate.policies().await.ok()?;
         let mut cached = lock(&self.card);
-        if let Some((made_for, card)) = &*cached
-            && *made_for == policies
+        let mailbox = lock(&self.mailbox).clone();
+        if let Some((made_for, with_mailbox, card)) = &*cached
+            && (*made_for, with_mailbox) == (policies, &mailbox)
         {
             return Some(Arc::clone(card));
         }
-        let facts = CardFacts { url: &self.url, open_door: self.open_door, policies: &policies, skills: &self.skills };
+        let facts = CardFacts {
+            url: &self.url,
+            open_door: self.open_door,
+            policies: &policies,
+            skills: &self.skills,
+            relay: mailbox.as_deref(),
+        };
         let value = agent.card_with(&facts);
         let card = Arc::new(Card::new(value));
-        *cached = Some((policies, Arc::clone(&card)));
+        *cached = Some((policies, mailbox, Arc::clone(&card)));
         Some(card)
     }
 
@@ -139,6 +161,11 @@ impl List {
 }
 
 impl Card {
+    /// What the card says.
+    pub(super) fn value(&self) -> &Value {
+        &self.value
+    }
+
     fn new(value: Value) -> Card {
         Card { bytes: Bytes::from(value.to_json()), value, envelope: Mutex::default() }
     }

@@ -1,0 +1,174 @@
+//! Letters: requests that lay in a mailbox. They climb the same ladder, and nobody waits for what comes of it: an answer
+//! is a letter of its own, a refusal is kept for the owner to see, and its sender hears of it when the owner knows it.
+use bytes::Bytes;
+use muretai_protocol::{
+    Did, MessageId, UnixSeconds, a2a,
+    json::{self, Object, Value},
+    message::{Message, Verified},
+    rpc::{Code, Id, Refusal},
+    text,
+};
+use muretai_store::{StoreError, contacts::Relation, outbox::RejectedLetter};
+use muretai_transports::{Outcome, Postmark};
+use sha2::{Digest, Sha256};
+
+use super::{
+    Receiver, answer_body, frame, log,
+    log::Line,
+};
+use crate::{
+    Agent,
+    mail::notice::Notice,
+    receive::{
+        frame::Request, gate::verdicts, ladder::Window, methods::about::REFUSED, refusals as say,
+        return_address::ReturnAddress,
+    },
+};
+
+/// Characters of a sender and of an id that are kept of what was refused.
+const MAX_SHOWN_CHARS: usize = 128;
+
+/// A request whose message is proven to be of its sender, whatever else is wrong with it.
+struct Proven {
+    verified: Verified,
+    is_claim: bool,
+}
+
+impl Receiver {
+    /// Takes a letter, for good or for bad: status 200. 503 when it has to be brought again.
+    pub(super) async fn take_letter(&self, body: &Bytes, a2a_version: Option<&str>, postmark: &Postmark) -> Outcome {
+        let now = crate::agent::now();
+        let (id, result) = self.judge_letter(body, a2a_version, postmark, now).await;
+        let is_taken = match &result {
+            Ok(_) => true,
+            Err(refusal) if is_passing(refusal) => false,
+            // What was handled before is confirmed to the relay, and to nobody else (4.5).
+            Err(refusal) if *refusal == say::duplicate() => true,
+            Err(refusal) => self.keep_refusal(body, postmark, refusal, now).await.is_ok_and(|()| true),
+        };
+        Outcome { status: if is_taken { 200 } else { 503 }, body: answer_body(&id, &result) }
+    }
+
+    async fn judge_letter(
+        &self,
+        body: &[u8],
+        a2a_version: Option<&str>,
+        postmark: &Postmark,
+        now: UnixSeconds,
+    ) -> (Id, Result<Value, Refusal>) {
+        let Request { id, call, message } = match frame::read(body, a2a_version, self.inner.profile) {
+            Ok(request) => request,
+            Err(rejected) => {
+                log::rejected(None, &rejected.refusal);
+                return (rejected.id, Err(rejected.refusal));
+            }
+        };
+        let line = Line::begin(&message, None);
+        let back = ReturnAddress::of(&message, postmark);
+        let (result, policy) = match self.inner.ladder.climb_in(Window::Mail, message, now).await {
+            Ok(passed) => verdicts::noted(self.answer(call, passed, now, Some(back))).await,
+            Err(refusal) => (Err(refusal), None),
+        };
+        line.end(result.as_ref().err(), policy.as_deref());
+        (id, result)
+    }
+
+    /// Keeps a refusal for the owner, and tells it to a direct contact.
+    async fn keep_refusal(
+        &self,
+        body: &[u8],
+        postmark: &Postmark,
+        refusal: &Refusal,
+        now: UnixSeconds,
+    ) -> Result<(), StoreError> {
+        let agent = &self.inner.agent;
+        let proven = proven(body, agent.did(), now);
+        let (from, id) = match &proven {
+            Some(Proven { verified, .. }) => (verified.from().as_str(), verified.message().message_id.as_str()),
+            None => (postmark.from.as_str(), postmark.id.as_str()),
+        };
+        let letter = RejectedLetter {
+            received: now,
+            relay: postmark.relay.clone(),
+            from: text::one_line(from, MAX_SHOWN_CHARS),
+            id: text::one_line(id, MAX_SHOWN_CHARS),
+            reason: words(refusal).to_owned(),
+            code: Some(refusal.code.number()),
+            bytes: body.len() as u64,
+        };
+        agent.store().add_rejected(&letter).await.inspect_err(not_kept)?;
+        if let Some(Proven { verified, is_claim: false }) = proven {
+            tell(agent, &verified, refusal, now).await.inspect_err(not_kept)?;
+        }
+        self.inner.rejected.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Whether the letter may be taken another time: ours is the fault, or another copy of it is being answered.
+fn is_passing(refusal: &Refusal) -> bool {
+    refusal.code == Code::Internal || *refusal == say::in_hand()
+}
+
+/// A refusal in words.
+fn words(refusal: &Refusal) -> &str {
+    refusal.detail().unwrap_or_else(|| refusal.code.message())
+}
+
+/// Tells a direct contact that its letter was refused; a notice and an id that was used twice get nothing. Told again, it
+/// is the same notice.
+async fn tell(agent: &Agent, asked: &Verified, refusal: &Refusal, now: UnixSeconds) -> Result<(), StoreError> {
+    let message = asked.message();
+    let is_auto = message.meta("auto").and_then(Value::as_bool) == Some(true);
+    if is_auto || *refusal == say::repeated() {
+        return Ok(());
+    }
+    let contact = agent.store().contact(asked.from()).await?;
+    if !contact.is_some_and(|contact| contact.relation == Relation::Direct && !contact.is_blocked) {
+        return Ok(());
+    }
+    let code = refusal.code.number();
+    let notice = Notice {
+        to: asked.from(),
+        message_id: notice_id(asked, code),
+        context_id: message.context_id.as_deref(),
+        reply_to: Some(message.message_id.as_str()),
+        status: REFUSED,
+        text: &format!("refused {code}: {}", words(refusal)),
+        extra: Object::from([("code".to_owned(), code.into())]),
+        fallback: None,
+    };
+    agent.post_notice(notice, now).await
+}
+
+/// The same for the same refusal of the same message.
+fn notice_id(asked: &Verified, code: i64) -> MessageId {
+    let digest = Sha256::new()
+        .chain_update(asked.to())
+        .chain_update("|")
+        .chain_update(asked.from().as_str())
+        .chain_update("|")
+        .chain_update(code.to_string())
+        .chain_update("|")
+        .chain_update(asked.message().message_id.as_str())
+        .finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    MessageId::from_random(bytes)
+}
+
+/// Who wrote a letter that was refused, when its signature says so. Looks at as much as the refusal may have left unread.
+fn proven(body: &[u8], me: &Did, now: UnixSeconds) -> Option<Proven> {
+    let Ok(Value::Object(mut frame)) = json::parse(body) else { return None };
+    let method = frame.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(Value::Object(mut params)) = frame.remove("params") else { return None };
+    let Some(Value::Object(message)) = params.remove("message") else { return None };
+    let message = if method == "SendMessage" { a2a::message_from_v1(message) } else { message };
+    let envelope = Message::from_value(message.into()).ok()?.into_envelope().ok().filter(|it| it.is_for(me))?;
+    let verified = envelope.verify(now).ok()?;
+    Some(Proven { verified, is_claim: method == "onboard/claim" })
+}
+
+fn not_kept(error: &StoreError) {
+    tracing::error!(error = error as &dyn std::error::Error, "what became of a letter could not be stored");
+}
