@@ -24,7 +24,6 @@ use crate::Agent;
 
 mod keys;
 mod lock;
-pub(crate) mod notice;
 mod sync;
 mod until;
 

@@ -29,9 +29,9 @@ mod mail;
 mod publish;
 
 use lock::ServeLock;
+pub use lock::{Holder, LockError};
 use mail::Mail;
 use publish::Publisher;
-pub use lock::{Holder, LockError};
 
 /// The setting that says where this agent was served last, for invites that are made meanwhile.
 pub const URL_SETTING: &str = "serve.url";
@@ -299,7 +299,11 @@ impl Serving {
         let mailboxes = async {
             let listened = mail.listen(&stop).await;
             // HTTP goes on without them.
-            if transport.is_none() { stop.stop() } else { stop.stopped().await }
+            if transport.is_none() {
+                stop.stop()
+            } else {
+                stop.stopped().await
+            }
             match listened {
                 Err(ServeError::Relay { .. }) if transport.is_some() => Ok(()),
                 listened => listened,

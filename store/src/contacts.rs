@@ -230,6 +230,44 @@ impl Store {
         .await
     }
 
+    /// Fills what is not known of a contact with what came with a letter: the weakest word there is, which replaces nothing.
+    /// `told.relay` counts for the holder of the key that is known, or becomes so; where the owner said where the contact
+    /// is, no relay is added. Nothing else of `told` is looked at.
+    pub async fn fill_coordinates(&self, did: &Did, told: &Coordinates) -> Result<(), StoreError> {
+        // Nearly always there is nothing to fill.
+        if !self.contact(did).await?.is_some_and(|mut contact| contact.fill(told)) {
+            return Ok(());
+        }
+        let (did, told) = (did.clone(), told.clone());
+        self.write(move |conn| {
+            Box::pin(async move {
+                let Some(mut contact) = find(conn, &did).await? else { return Ok(()) };
+                if contact.fill(&told) { save(conn, &contact).await } else { Ok(()) }
+            })
+        })
+        .await
+    }
+
+    /// Takes the sealing keys out of a contact's signed card, whoever said where the contact is: of its keys nobody knows
+    /// better. Says whether anything changed.
+    pub async fn renew_keys(&self, did: &Did, enc_pub: &str, enc_pub_pq: Option<&str>) -> Result<bool, StoreError> {
+        let (did, enc_pub, enc_pub_pq) = (did.clone(), enc_pub.to_owned(), enc_pub_pq.map(str::to_owned));
+        self.write(move |conn| {
+            Box::pin(async move {
+                let Some(mut contact) = find(conn, &did).await? else { return Ok(false) };
+                let before = contact.coordinates.clone();
+                contact.coordinates.enc_pub = Some(enc_pub);
+                contact.coordinates.enc_pub_pq = enc_pub_pq;
+                if contact.coordinates == before {
+                    return Ok(false);
+                }
+                save(conn, &contact).await?;
+                Ok(true)
+            })
+        })
+        .await
+    }
+
     /// Renames; `NameTaken` when another contact has the name. `false` when there is no such contact.
     pub async fn rename_contact(&self, did: &Did, name: &str) -> Result<bool, StoreError> {
         let (did, name) = (did.clone(), name.to_owned());
@@ -342,6 +380,24 @@ impl Contact {
                 old.clone_from(new);
             }
         }
+    }
+
+    /// See [`Store::fill_coordinates`]; says whether anything changed.
+    fn fill(&mut self, told: &Coordinates) -> bool {
+        let Some(key) = &told.enc_pub else { return false };
+        if self.coordinates.enc_pub.as_ref().is_some_and(|known| !known.eq_ignore_ascii_case(key)) {
+            return false;
+        }
+        let before = self.coordinates.clone();
+        if self.coordinates.is_empty() {
+            self.source = CoordinateSource::Peer;
+        }
+        self.coordinates.enc_pub.get_or_insert_with(|| key.clone());
+        // What the owner says is dialled wherever it is; a peer's word must not be taken for it.
+        if self.source != CoordinateSource::Owner && self.coordinates.relay.is_none() {
+            self.coordinates.relay.clone_from(&told.relay);
+        }
+        self.coordinates != before
     }
 
     /// The ML-KEM key is a signed card's word alone, and goes when such a card names another key or no longer has one:

@@ -3,12 +3,12 @@
 //! Who sends a message takes its row until a moment in the near future, so that no other process sends it at the same
 //! time; a process that dies leaves a row that is due again then. Whatever the peer says about a message takes its row
 //! away in the transaction that records it.
-use muretai_protocol::UnixSeconds;
+use muretai_protocol::{Did, UnixSeconds};
 
 use crate::{
     Store, StoreError,
     listing::find_answer,
-    messages::{MessageRow, OutStatus},
+    messages::{MessageRow, OutStatus, ReplyBy},
 };
 
 mod rejected;
@@ -193,6 +193,13 @@ impl Store {
     pub async fn drop_outgoing(&self, message_id: &str) -> Result<Option<OutboxRow>, StoreError> {
         let message_id = message_id.to_owned();
         self.write(move |conn| Box::pin(async move { rows::give_up(conn, &message_id).await })).await
+    }
+
+    /// Puts a reply that was made for somebody who did not wait for it into the outbox; `false` when it is no reply to this
+    /// peer that is kept here, is there already, or answers a machine's notice.
+    pub async fn post_reply(&self, peer: &Did, message_id: &str, by: &ReplyBy) -> Result<bool, StoreError> {
+        let (peer, message_id, by) = (peer.clone(), message_id.to_owned(), by.clone());
+        self.write(|conn| Box::pin(async move { rows::post_reply(conn, &peer, &message_id, &by).await })).await
     }
 
     /// Notes a letter that was refused. The newest 1,000 are kept, and of each text the first 1,024 bytes.

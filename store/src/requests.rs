@@ -317,7 +317,7 @@ impl Store {
     /// Holds a first message: on the pending introduction (filed now when it is not there), or, without one, on a row of
     /// kind [`RequestKind::Message`]. One message for each row: [`Queued::Full`] when there is one already, and when the
     /// bounds are reached, for what is larger than 64 KiB of text or of extra, and for blocked senders. The id counts as
-    /// handled once the message is held. `message.reply` is not kept.
+    /// handled once the message is held. `message.reply` is kept, and put into the outbox, with a `message.reply_by` alone.
     pub async fn hold_message(
         &self,
         message: &Received,

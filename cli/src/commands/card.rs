@@ -69,7 +69,9 @@ async fn own(context: &Context, agent: &Agent) -> Result<(), Failure> {
     let policies = agent.policies().await.map_err(|error| Failure::of("cannot show the card", &error))?;
     // What plugins offer is on the card as it is served: it takes loading them.
     let open_door = policies.gate == GatePolicy::Open;
-    let card = agent.card_with(&CardFacts { url: &url, open_door, policies: &policies, skills: &[] });
+    let relays = agent.served_by().map(|holder| holder.relays).unwrap_or_default();
+    let relay = relays.first().map(String::as_str);
+    let card = agent.card_with(&CardFacts { url: &url, open_door, policies: &policies, skills: &[], relay });
     if url.is_empty() {
         context.next("it has no address yet: `muretai serve` gives it one");
     }

@@ -229,6 +229,7 @@ fn options(args: &Args) -> ServeOptions {
         },
         relays: Vec::new(),
         no_http: args.no_http,
+        relay_times: Default::default(),
     }
 }
 

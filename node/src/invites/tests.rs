@@ -40,6 +40,7 @@ async fn serve(agent: &Agent) -> (String, Stop) {
         limits: ServerLimits::default(),
         relays: Vec::new(),
         no_http: false,
+        relay_times: Default::default(),
     };
     let serving = agent.serve(&options).await.unwrap();
     let (url, stop) = (serving.url().to_owned(), Stop::new());

@@ -122,9 +122,9 @@ impl Agent {
         };
         let transport = self.relay_transport(request.times.clone()).at(place, Some(Arc::new(watcher)));
         let draining = transport.drain(Arc::new(receiver.clone()));
-        let drained = tokio::time::timeout_at(deadline, draining).await.unwrap_or_else(|_| {
-            Err(TransportError::Timeout { url: relay.to_owned(), limit: request.timeout })
-        });
+        let drained = tokio::time::timeout_at(deadline, draining)
+            .await
+            .unwrap_or_else(|_| Err(TransportError::Timeout { url: relay.to_owned(), limit: request.timeout }));
         match drained {
             Ok(drained) => {
                 self.remember_mailbox(relay).await?;

@@ -10,7 +10,8 @@ async fn mailboxes_are_remembered_most_recent_first_and_not_too_many() {
     }
     north.remember_mailbox("https://RELAY5.example").await.unwrap();
     north.remember_mailbox("javascript:alert(1)").await.unwrap();
-    let known = ["https://RELAY5.example", "https://relay6.example", "https://relay4.example", "https://relay3.example"];
+    let known =
+        ["https://RELAY5.example", "https://relay6.example", "https://relay4.example", "https://relay3.example"];
     assert_eq!(north.mailboxes().await.unwrap(), known);
     north.configure_relays(vec!["https://own.example/r/".to_owned(), "https://relay4.example".to_owned()]);
     let all = north.known_relays().await.unwrap();

@@ -157,8 +157,7 @@ impl Fetcher {
                 Ok(_) => pause = FIRST_PAUSE,
                 Err(error @ TransportError::Superseded { .. }) => return Err(error),
                 Err(error) => {
-                    let (relay, error) = (self.relay.as_str(), &error as &dyn std::error::Error);
-                    tracing::warn!(relay, error, "mail could not be fetched; it is tried again");
+                    tell(&self.relay, &error);
                     tokio::time::sleep_until(self.deadline.min(Instant::now() + pause)).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     continue;
@@ -173,4 +172,8 @@ impl Fetcher {
             let _ = tokio::time::timeout(LONGEST_SETTLING, self.agent.settle_mail(&self.receiver)).await;
         }
     }
+}
+
+fn tell(relay: &str, error: &TransportError) {
+    tracing::warn!(relay, error = error as &dyn std::error::Error, "mail could not be fetched; it is tried again");
 }

@@ -38,6 +38,11 @@ impl ReturnAddress {
         }
     }
 
+    /// The same when nobody knows the message any more.
+    pub(crate) fn of_postmark(postmark: &Postmark) -> ReturnAddress {
+        ReturnAddress { named: None, relay: postmark.relay.clone(), enc_pub: postmark.enc_pub.clone() }
+    }
+
     /// The way of a reply with this unsigned metadata; a contact's own coordinates go before it.
     pub(crate) fn reply_by(&self, extra: &Object, now: UnixSeconds) -> ReplyBy {
         ReplyBy {
@@ -48,10 +53,9 @@ impl ReturnAddress {
         }
     }
 
-    /// The same as coordinates.
-    pub(crate) fn coordinates(&self) -> Coordinates {
-        let relay = Some(self.named.as_ref().unwrap_or(&self.relay).clone());
-        Coordinates { relay, enc_pub: self.enc_pub.clone(), ..Coordinates::default() }
+    /// Relay and key for a notice.
+    pub(crate) fn fallback(&self) -> Option<(String, String)> {
+        Some((self.named.as_ref().unwrap_or(&self.relay).clone(), self.enc_pub.clone()?))
     }
 
     /// Fills what is not known yet of a contact that wrote: the weakest word there is, which replaces nothing. A fault

@@ -19,7 +19,7 @@ use muretai_protocol::{
     rpc::{self, Code, Id, Refusal},
 };
 use muretai_store::{Store, invites::ClaimStanding};
-use muretai_transports::{Document, Incoming, Outcome, Service, Unopened, Way};
+use muretai_transports::{Document, Incoming, Outcome, Postmark, Service, Unopened, Way};
 use tokio::sync::Notify;
 
 use super::{
@@ -28,11 +28,8 @@ use super::{
     gate::{Gate, Sender, Verdict, verdicts},
     ladder::{Ladder, Passed},
     methods::{
-        Desk, about, claim, connect, hold, introduce,
-        params::ClaimParams,
-        question, referral,
-        send::Admitted,
-        status, told,
+        Desk, about, claim, connect, hold, introduce, params::ClaimParams, question, referral, send::Admitted, status,
+        told,
     },
     rate::RateLimit,
     refusals as say,
@@ -48,9 +45,10 @@ mod letters;
 mod log;
 mod rates;
 mod stale_keys;
-mod unopened;
 #[cfg(test)]
 mod tests;
+mod unheard;
+mod unopened;
 
 use answerer::{Answerer, Responders};
 use documents::Documents;
@@ -387,6 +385,10 @@ impl Service for Receiver {
         let is_taken = self.note_unopened(&letter).await;
         self.count_letter(is_taken);
         is_taken
+    }
+
+    async fn unheard(&self, postmark: &Postmark, answer: Bytes) {
+        self.post_unheard(postmark, &answer).await;
     }
 
     async fn document(&self, path: &str) -> Option<Document> {

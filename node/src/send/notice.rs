@@ -34,7 +34,16 @@ impl Agent {
     /// Leaves a notice in the outbox, in its place behind what waits there for the same peer; gives its id. It is tried
     /// for seven days.
     pub(crate) async fn leave_notice(&self, what: Notice) -> Result<String, StoreError> {
-        let message_id = MessageId::from_random(random()).as_str().to_owned();
+        let message_id = MessageId::from_random(random());
+        self.leave_notice_as(&message_id, what).await?;
+        Ok(message_id.as_str().to_owned())
+    }
+
+    /// The same under an id that stands for what it is about: one that was left before is not left again.
+    pub(crate) async fn leave_notice_as(&self, message_id: &MessageId, what: Notice) -> Result<(), StoreError> {
+        if self.store().outgoing(message_id.as_str()).await?.is_some() {
+            return Ok(());
+        }
         let mut extra = notice(what.extra, what.status);
         if let Some(reply_to) = &what.reply_to {
             extra.insert("replyTo".to_owned(), reply_to.as_str().into());
@@ -43,7 +52,7 @@ impl Agent {
         let timestamp = now();
         let outgoing = Outgoing {
             peer: what.to.to_string(),
-            message_id: message_id.clone(),
+            message_id: message_id.as_str().to_owned(),
             context_id: what.context_id,
             reply_to: what.reply_to,
             text: what.text,
@@ -63,6 +72,6 @@ impl Agent {
         };
         self.store().queue_outgoing(&outgoing).await?;
         self.outbox_written().notify_one();
-        Ok(message_id)
+        Ok(())
     }
 }

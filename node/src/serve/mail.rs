@@ -159,7 +159,8 @@ mod tests {
     #[test]
     fn connections_come_and_go_and_each_change_is_told_once() {
         let relays = vec!["https://relay.example".to_owned(), "https://relay.example/2".to_owned()];
-        let state = State { relays: relays.clone(), lines: Mutex::new(vec![Line::New; 2]), changed: Default::default() };
+        let state =
+            State { relays: relays.clone(), lines: Mutex::new(vec![Line::New; 2]), changed: Default::default() };
         let lost = ListenEvent::Lost { why: "x".to_owned(), retry_in: Duration::from_secs(1) };
         assert!(!state.note(0, &lost) && !state.note(0, &lost), "it never was connected");
         assert!(state.note(1, &ListenEvent::Connected));

@@ -61,6 +61,7 @@ async fn served(name: &str) -> Served {
         limits: ServerLimits::default(),
         relays: Vec::new(),
         no_http: false,
+        relay_times: Default::default(),
     };
     let serving = owned.agent.serve(&options).await.unwrap();
     let (url, stop) = (serving.url().to_owned(), Stop::new());

@@ -1,10 +1,11 @@
 //! The rows of the outbox, inside the caller's transaction.
-use muretai_protocol::UnixSeconds;
+use muretai_protocol::{Did, UnixSeconds};
 use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 
 use crate::{
     StoreError,
-    messages::{OutStatus, ReplyBy, Settles, TARGET_SETTING},
+    contacts::peer_id,
+    messages::{OutStatus, Received, Reply, ReplyBy, Settles, TARGET_SETTING},
     outbox::{Keep, OutboxRow},
 };
 
@@ -79,6 +80,62 @@ pub(crate) async fn insert_reply(
     };
     let kind = if is_auto { Kind::Notice } else { Kind::Reply };
     write(conn, seq, peer, (kind, true), created, &keep).await
+}
+
+/// Writes the reply to a message that is not among the others, and puts it into the outbox.
+pub(crate) async fn write_reply(
+    conn: &mut SqliteConnection,
+    asked: &Received,
+    reply: &Reply,
+    by: &ReplyBy,
+) -> Result<(), StoreError> {
+    let peer = peer_id(conn, asked.from.as_str()).await?;
+    let done = query(
+        "INSERT INTO messages (peer, direction, is_unread, is_auto, is_verified, timestamp, received, message_id, \
+         reply_to, context_id, sig, text) VALUES (?, 1, 0, ?, 1, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(peer)
+    .bind(reply.is_auto)
+    .bind(reply.timestamp.0)
+    .bind(asked.received.0)
+    .bind(&reply.message_id)
+    .bind(&asked.message_id)
+    .bind(&asked.context_id)
+    .bind(&reply.sig)
+    .bind(&reply.text)
+    .execute(&mut *conn)
+    .await?;
+    insert_reply(conn, done.last_insert_rowid(), peer, reply.is_auto, asked.received, by).await?;
+    bound(conn).await
+}
+
+/// How far back a reply is looked for that was made a moment ago.
+const RECENT_ROWS: i64 = 10_000;
+
+/// See [`crate::Store::post_reply`].
+pub(super) async fn post_reply(
+    conn: &mut SqliteConnection,
+    peer: &Did,
+    message_id: &str,
+    by: &ReplyBy,
+) -> Result<bool, StoreError> {
+    let row = query(
+        "SELECT seq, messages.peer, is_auto, received FROM messages JOIN peers ON id = messages.peer \
+         WHERE seq > (SELECT max(seq) FROM messages) - ? AND address = ? AND message_id = ? AND direction = 1 \
+         AND status IS NULL AND seq NOT IN (SELECT seq FROM outbox) \
+         AND NOT EXISTS (SELECT 1 FROM messages AS asked WHERE asked.seq = messages.seq - 1 \
+         AND asked.message_id = messages.reply_to AND asked.is_auto = 1) ORDER BY seq DESC LIMIT 1",
+    )
+    .bind(RECENT_ROWS)
+    .bind(peer.as_str())
+    .bind(message_id)
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(row) = row else { return Ok(false) };
+    let (seq, peer, is_auto) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    insert_reply(conn, seq, peer, is_auto, UnixSeconds(row.try_get(3)?), by).await?;
+    bound(conn).await?;
+    Ok(true)
 }
 
 async fn write(

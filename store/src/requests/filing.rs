@@ -14,6 +14,7 @@ use crate::{
     handled::{SharedTail, mark_fresh, seen_before},
     introductions::{IntroductionRow, IntroductionStatus, Role, rows as introductions},
     messages::{Direction, Handling, Received},
+    outbox,
 };
 
 /// Bytes of text, and of what came beside it, that are held with one message.
@@ -316,6 +317,9 @@ pub(super) async fn message(
     }
     rows::hold(conn, id, message).await?;
     mark_fresh(conn, &handling).await?;
+    if let (Some(reply), Some(by)) = (&message.reply, &message.reply_by) {
+        outbox::rows::write_reply(conn, message, reply, by).await?;
+    }
     Ok(Queued::Pending(rows::expect(conn, id, now).await?))
 }
 

@@ -41,13 +41,8 @@ pub(crate) async fn about(agent: &Agent, passed: &Passed, by_mail: bool) -> Resu
         return Ok(About { settles: Some(word_of(message, &ours)), is_answer: true, is_awaited });
     }
     let is_open = store.answer_to(asked).await.map_err(internal)?.is_none();
-    let settles =
-        Settles { asked: ours.message_id, status: OutStatus::Delivered, code: None, is_answer: is_open };
-    Ok(About {
-        settles: Some(settles),
-        is_answer: is_reply || (by_mail && is_open),
-        is_awaited: by_mail && is_open,
-    })
+    let settles = Settles { asked: ours.message_id, status: OutStatus::Delivered, code: None, is_answer: is_open };
+    Ok(About { settles: Some(settles), is_answer: is_reply || (by_mail && is_open), is_awaited: by_mail && is_open })
 }
 
 /// What a machine says of it. Whoever knows the message's id and did not refuse it has it.

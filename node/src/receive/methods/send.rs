@@ -53,11 +53,7 @@ impl Admitted {
 
 /// Signs the response, stores message and reply in one transaction, and gives the reply; the one to a letter is put into
 /// the outbox in that transaction. On any failure the id is released, because nothing is stored.
-pub(crate) async fn store_and_reply(
-    agent: &Agent,
-    admitted: Admitted,
-    response: Response,
-) -> Result<Value, Refusal> {
+pub(crate) async fn store_and_reply(agent: &Agent, admitted: Admitted, response: Response) -> Result<Value, Refusal> {
     let response = fitting(response);
     let has_reply = admitted.has_reply(&response);
     let Admitted { passed, extra, settles, back, received, .. } = admitted;
@@ -165,12 +161,7 @@ pub(super) fn sign_reply(agent: &Agent, asked: &Verified, response: &Response) -
 }
 
 /// What is kept of a message, without a reply.
-pub(super) fn record(
-    verified: &Verified,
-    digest: [u8; 32],
-    extra: Option<String>,
-    received: UnixSeconds,
-) -> Received {
+pub(super) fn record(verified: &Verified, digest: [u8; 32], extra: Option<String>, received: UnixSeconds) -> Received {
     let message = verified.message();
     Received {
         from: verified.from().clone(),

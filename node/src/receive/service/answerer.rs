@@ -98,9 +98,11 @@ impl Answerer {
                     let _place = place;
                     let response = tokio::select! {
                         response = responders.respond(&admitted.passed.verified, state) => response,
-                        // The relay brings a letter again; to somebody who waits the truth is told.
-                        () = hurry.stopped() if admitted.back.is_some() => return Err(say::in_hand()),
-                        () = hurry.stopped() => Response::no_answer("the agent is stopping"),
+                        // The relay brings a letter again; somebody who waits is told the truth.
+                        () = hurry.stopped() => match &admitted.back {
+                            Some(_) => return Err(say::in_hand()),
+                            None => Response::no_answer("the agent is stopping"),
+                        },
                     };
                     send::store_and_reply(&agent, admitted, response).await
                 };

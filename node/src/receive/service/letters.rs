@@ -12,17 +12,14 @@ use muretai_store::{StoreError, contacts::Relation, outbox::RejectedLetter};
 use muretai_transports::{Outcome, Postmark};
 use sha2::{Digest, Sha256};
 
-use super::{
-    Receiver, answer_body, frame, log,
-    log::Line,
-};
+use super::{Receiver, answer_body, frame, log, log::Line};
 use crate::{
     Agent,
-    mail::notice::Notice,
     receive::{
         frame::Request, gate::verdicts, ladder::Window, methods::about::REFUSED, refusals as say,
         return_address::ReturnAddress,
     },
+    send::notice::Notice,
 };
 
 /// Characters of a sender and of an id that are kept of what was refused.
@@ -98,7 +95,8 @@ impl Receiver {
         };
         agent.store().add_rejected(&letter).await.inspect_err(not_kept)?;
         if let Some(Proven { verified, is_claim: false }) = proven {
-            tell(agent, &verified, refusal, now).await.inspect_err(not_kept)?;
+            let back = ReturnAddress::of(verified.message(), postmark);
+            tell(agent, &verified, refusal, &back).await.inspect_err(not_kept)?;
         }
         self.inner.rejected.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(())
@@ -117,7 +115,7 @@ fn words(refusal: &Refusal) -> &str {
 
 /// Tells a direct contact that its letter was refused; a notice and an id that was used twice get nothing. Told again, it
 /// is the same notice.
-async fn tell(agent: &Agent, asked: &Verified, refusal: &Refusal, now: UnixSeconds) -> Result<(), StoreError> {
+async fn tell(agent: &Agent, asked: &Verified, refusal: &Refusal, back: &ReturnAddress) -> Result<(), StoreError> {
     let message = asked.message();
     let is_auto = message.meta("auto").and_then(Value::as_bool) == Some(true);
     if is_auto || *refusal == say::repeated() {
@@ -129,16 +127,15 @@ async fn tell(agent: &Agent, asked: &Verified, refusal: &Refusal, now: UnixSecon
     }
     let code = refusal.code.number();
     let notice = Notice {
-        to: asked.from(),
-        message_id: notice_id(asked, code),
-        context_id: message.context_id.as_deref(),
-        reply_to: Some(message.message_id.as_str()),
+        to: asked.from().clone(),
         status: REFUSED,
-        text: &format!("refused {code}: {}", words(refusal)),
+        text: format!("refused {code}: {}", words(refusal)),
+        reply_to: Some(message.message_id.as_str().to_owned()),
+        context_id: message.context_id.clone(),
         extra: Object::from([("code".to_owned(), code.into())]),
-        fallback: None,
+        fallback: back.fallback(),
     };
-    agent.post_notice(notice, now).await
+    agent.leave_notice_as(&notice_id(asked, code), notice).await
 }
 
 /// The same for the same refusal of the same message.

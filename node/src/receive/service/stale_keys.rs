@@ -41,7 +41,9 @@ impl Receiver {
         while let Some(peer) = self.inner.stale_keys.take() {
             let agent = &self.inner.agent;
             match agent.renew_key(&peer).await {
-                Ok(is_new) => tracing::info!(peer = crate::mail::tail(&peer), is_new, "a sealing key was looked up again"),
+                Ok(is_new) => {
+                    tracing::info!(peer = crate::mail::tail(&peer), is_new, "a sealing key was looked up again")
+                }
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::error!(error, "the store failed while a sealing key was looked up");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use muretai_protocol::{
-    Did, MessageId,
+    Did,
     json::{Object, Value},
     relay::DID_NOT_OPEN,
     text,
@@ -16,7 +16,7 @@ use muretai_store::{StoreError, contacts::Relation, outbox::RejectedLetter};
 use muretai_transports::{Postmark, Unopened, UnopenedReason};
 
 use super::Receiver;
-use crate::{Agent, agent, mail::notice::Notice};
+use crate::{Agent, agent, send::notice::Notice};
 
 /// The status of the notice that says that a letter did not open.
 const UNOPENED: &str = "unopened";
@@ -72,12 +72,7 @@ impl Receiver {
         }
     }
 
-    async fn keep_unopened(
-        &self,
-        postmark: &Postmark,
-        reason: UnopenedReason,
-        bytes: usize,
-    ) -> Result<(), StoreError> {
+    async fn keep_unopened(&self, postmark: &Postmark, reason: UnopenedReason, bytes: usize) -> Result<(), StoreError> {
         let agent = &self.inner.agent;
         let letter = RejectedLetter {
             received: agent::now(),
@@ -106,16 +101,15 @@ impl Receiver {
 async fn tell(agent: &Agent, to: &Did, postmark: &Postmark) -> Result<(), StoreError> {
     let deposit = text::one_line(&postmark.id, MAX_SHOWN_CHARS);
     let notice = Notice {
-        to,
-        message_id: MessageId::from_random(agent::random()),
-        context_id: None,
-        reply_to: None,
+        to: to.clone(),
         status: UNOPENED,
-        text: DID_NOT_OPEN,
+        text: DID_NOT_OPEN.to_owned(),
+        reply_to: None,
+        context_id: None,
         extra: Object::from([("deposit".to_owned(), Value::from(deposit))]),
         fallback: None,
     };
-    agent.post_notice(notice, agent::now()).await
+    agent.leave_notice(notice).await.map(drop)
 }
 
 fn words(reason: UnopenedReason) -> String {
