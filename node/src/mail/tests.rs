@@ -3,7 +3,8 @@ use crate::testing;
 
 #[tokio::test]
 async fn mailboxes_are_remembered_most_recent_first_and_not_too_many() {
-    let north = testing::agent("north").await.agent;
+    let owned = testing::agent("north").await;
+    let north = &owned.agent;
     assert_eq!(north.mailboxes().await.unwrap(), Vec::<String>::new());
     for n in 1..=6 {
         north.remember_mailbox(&format!("https://relay{n}.example/")).await.unwrap();
@@ -21,7 +22,8 @@ async fn mailboxes_are_remembered_most_recent_first_and_not_too_many() {
 
 #[tokio::test]
 async fn a_damaged_setting_is_no_list() {
-    let north = testing::agent("north").await.agent;
+    let owned = testing::agent("north").await;
+    let north = &owned.agent;
     for damaged in ["", "{}", "[1,null,\"x\"]", "\"https://relay.example\""] {
         north.store().set_setting(RELAYS_SETTING, Some(damaged)).await.unwrap();
         assert_eq!(north.mailboxes().await.unwrap(), Vec::<String>::new(), "{damaged}");
