@@ -179,7 +179,7 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
 fn announce(context: &Context, serving: &Serving, agent: &Agent, options: &ServeOptions) -> Result<(), Failure> {
     let (did, name, relays) = (agent.did().as_str(), agent.name(), options.relays.as_slice());
     let url = Some(serving.url()).filter(|_| !options.no_http);
-    let bound = Bound { url, did, name, listen: url.map(|_| serving.local_addr()), relays };
+    let bound = Bound { url, did, name, listen: serving.local_addr(), relays };
     let first = url.or(relays.first().map(String::as_str)).unwrap_or_default();
     context.out.either(&bound, || first.to_owned())?;
     for warning in serving.warnings() {

@@ -17,7 +17,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) async fn fetch(context: &Context, args: &Args, agent: &Agent) -> Result<(), Failure> {
     let attempt = "cannot fetch the mail";
     let relays = relays(context, args, agent, attempt).await?;
-    let request = SyncRequest { relays, timeout: args.timeout.unwrap_or(DEFAULT_TIMEOUT) };
+    let request = SyncRequest { relays, timeout: args.timeout.unwrap_or(DEFAULT_TIMEOUT), ..SyncRequest::default() };
     let mut signals = Signals::catch()?;
     let reception = Reception::open(context, agent, attempt).await?;
     let counter = Counter::start(&context.out, "letters fetched");

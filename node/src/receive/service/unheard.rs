@@ -63,6 +63,7 @@ impl Receiver {
                     extra: by.extra,
                     relay: by.relay,
                     enc_pub: by.enc_pub,
+                    allow_private: false,
                     lease: None,
                 }),
             })
