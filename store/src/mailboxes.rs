@@ -8,6 +8,7 @@
 mod accounts;
 mod error;
 mod events;
+mod postgres;
 mod sqlite;
 
 use std::{path::Path, time::Duration};
@@ -280,6 +281,5 @@ pub async fn open_sqlite(path: &Path, quotas: Quotas) -> Result<Box<dyn Mailboxe
 /// # Errors
 /// A database of a newer program, or of something else, is refused, and stays as it is.
 pub async fn open_postgres(url: &str, quotas: Quotas) -> Result<Box<dyn Mailboxes>, MailboxError> {
-    let _ = quotas;
-    Err(MailboxError::BadUrl(url.to_owned()))
+    Ok(Box::new(postgres::PgMailboxes::open(url, quotas).await?))
 }

@@ -18,7 +18,7 @@ pub(super) struct Online {
 
 #[derive(Default)]
 struct Inner {
-    listeners: HashSet<Did>,
+    listeners: HashSet<Box<str>>,
     answers: HashMap<Qid, Answer>,
     answer_bytes: usize,
 }
@@ -36,20 +36,20 @@ impl Online {
     /// The last word about each counts. Gives those who ceased to wait.
     pub(super) fn change(&self, changes: &[(Did, bool)]) -> Vec<Did> {
         let mut inner = self.lock();
-        let mut gone = HashSet::new();
+        let mut gone: HashMap<&str, &Did> = HashMap::new();
         for (did, is_online) in changes {
             if *is_online {
-                inner.listeners.insert(did.clone());
-                gone.remove(did);
-            } else if inner.listeners.remove(did) {
-                gone.insert(did.clone());
+                inner.listeners.insert(did.as_str().into());
+                gone.remove(did.as_str());
+            } else if inner.listeners.remove(did.as_str()) {
+                gone.insert(did.as_str(), did);
             }
         }
-        gone.into_iter().collect()
+        gone.into_values().cloned().collect()
     }
 
     pub(super) fn has(&self, did: &Did) -> bool {
-        self.lock().listeners.contains(did)
+        self.lock().listeners.contains(did.as_str())
     }
 
     /// A later answer takes the place of an earlier one that nobody has taken.
