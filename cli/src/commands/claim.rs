@@ -13,17 +13,23 @@ use crate::{
     context::{self, Context},
     exit::Exit,
     failure::Failure,
-    output, parse, people, progress, stdin,
+    mail::Reception,
+    output, parse, people, progress, shell, stdin,
 };
 
 /// Redeem an invite link: from then on both sides trust each other
 ///
 /// The invite's signature is checked before anything is stored. Claiming twice changes nothing: a contact keeps its
 /// name and gets no second greeting. A claim that the peer refuses leaves no contact behind.
+///
+/// An invite that a relay keeps can be claimed while the inviter is off: the claim waits there, sealed. You trust the
+/// inviter at once, and it trusts you when it has fetched the claim; its answer comes as a letter, or is waited for with
+/// --wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai claim https://south.example/i/Xk3v9Q2m\n\
-\x20 muretai --as south invite create | muretai --as north claim -")]
+\x20 muretai --as south invite create | muretai --as north claim -\n\
+\x20 muretai claim https://relay.example/i/Xk3v9Q2m --wait 10m")]
 pub(crate) struct Args {
     /// The link; `-` reads it from standard input
     link: String,
@@ -39,6 +45,15 @@ pub(crate) struct Args {
     /// Send no greeting afterwards
     #[arg(long)]
     no_greeting: bool,
+    /// How long to wait for the answer of an inviter that is off, beyond --timeout
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Relays")]
+    wait: Option<Duration>,
+    /// Relay where that answer comes to [default: where this agent has a mailbox, else the invite's]
+    #[arg(long, value_name = "URL", value_parser = parse::relay, help_heading = "Relays")]
+    relay: Option<String>,
+    /// Fail with exit code 6 when the inviter does not have the claim yet, because it lies at a relay
+    #[arg(long, help_heading = "Relays")]
+    require_delivery: bool,
 }
 
 #[derive(Serialize)]
@@ -47,6 +62,10 @@ struct ClaimedJson<'a> {
     did: &'a str,
     url: Option<&'a str>,
     known: bool,
+    /// The claim lies at a relay; the inviter has not answered yet.
+    pending: bool,
+    /// The contact's relay.
+    relay: Option<&'a str>,
     purpose: Option<&'a str>,
     notes: &'a [String],
 }
@@ -56,22 +75,39 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let refused = |reason| Failure::usage(format!("cannot name the contact `{name}`: {reason}"));
         target::check_name(name, &context.agent_dir()?.name).map_err(refused)?;
     }
-    let request = ClaimRequest {
+    let mut request = ClaimRequest {
         link: if args.link == "-" { link_from(stdin::take("a link")?)? } else { args.link.clone() },
         timeout: context.timeout(args.timeout)?,
         allow_private: context.allow_private(args.allow_private)?,
         name: args.name.clone(),
         no_greeting: args.no_greeting,
-        relay: None,
-        wait: Duration::ZERO,
+        relay: args.relay.clone(),
+        wait: args.wait.unwrap_or_default(),
         receiver: Default::default(),
     };
     context::block_on(async {
         let agent = context.open(request.timeout).await?;
-        let claimed = progress::watch(&context.out, "claiming the invite".to_owned(), agent.claim(&request)).await;
+        let attempt = "cannot claim the invite";
+        // Letters are received while the answer is waited for, and by nobody otherwise.
+        let reception = match args.wait {
+            Some(_) => Some(Reception::open(context, &agent, attempt).await?),
+            None => None,
+        };
+        if let Some(reception) = &reception {
+            request.receiver = reception.options.clone();
+        }
+        let claiming = progress::watch(&context.out, "claiming the invite".to_owned(), agent.claim(&request));
+        let claimed = tokio::select! {
+            claimed = claiming => claimed.map_err(|error| Failure::of(attempt, &error)),
+            _ = tokio::signal::ctrl_c() => Err(Failure::failed(format!("{attempt}: interrupted"))
+                .hint("claiming the same link again goes on where this stopped")),
+        };
+        drop(request);
+        if let Some(reception) = reception {
+            reception.close().await;
+        }
         agent.close().await;
-        print(context, &claimed.map_err(|error| Failure::of("cannot claim the invite", &error))?)?;
-        Ok(Exit::Done)
+        finish(context, args, &claimed?)
     })
 }
 
@@ -83,6 +119,27 @@ fn link_from(source: impl Read) -> Result<String, Failure> {
     if link.is_empty() { Err(Failure::failed(format!("{attempt}: it is empty"))) } else { Ok(link.to_owned()) }
 }
 
+fn finish(context: &Context, args: &Args, claimed: &Claimed) -> Result<Exit, Failure> {
+    print(context, claimed)?;
+    if !claimed.is_pending {
+        return Ok(Exit::Done);
+    }
+    let name = people::shown(&claimed.contact.name);
+    let relay = people::shown(claimed.contact.coordinates.relay.as_deref().unwrap_or("a relay"));
+    let hint = "claiming the same link again asks again; `muretai inbox --sync` fetches the answer when it is there";
+    if args.require_delivery {
+        let message = format!("{name} does not have the claim yet: it lies at {relay}");
+        return Err(Failure::new(Exit::AtRelay, message).hint(hint));
+    }
+    match args.wait {
+        Some(wait) => {
+            let message = format!("no answer of {name} within {} s: the claim lies at {relay}", wait.as_secs_f32());
+            Err(Failure::new(Exit::Unreachable, message).hint(hint))
+        }
+        None => Ok(Exit::Done),
+    }
+}
+
 fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     let contact = &claimed.contact;
     let json = ClaimedJson {
@@ -90,6 +147,8 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
         did: contact.did.as_str(),
         url: contact.coordinates.url.as_deref(),
         known: claimed.was_known,
+        pending: claimed.is_pending,
+        relay: contact.coordinates.relay.as_deref(),
         purpose: claimed.purpose.as_deref(),
         notes: &claimed.notes,
     };
@@ -101,6 +160,16 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     }
     for note in &claimed.notes {
         context.out.note(&people::shown(note));
+    }
+    if claimed.is_pending {
+        let name = people::shown(&contact.name);
+        let relay = people::shown(contact.coordinates.relay.as_deref().unwrap_or("a relay"));
+        context.out.note(&format!("the claim lies at {relay}: {name} is off, and trusts you when it has fetched it"));
+        context.next(&format!(
+            "next: `muretai inbox --sync` fetches its answer; what you send meanwhile waits there too: `muretai send {} 'hello'`",
+            shell::quoted(&contact.name)
+        ));
+        return Ok(());
     }
     let known = if claimed.was_known { "was a contact before" } else { "and you trust each other now" };
     let name = people::shown(&contact.name);

@@ -111,6 +111,7 @@ struct ContactJson<'a> {
     url: Option<&'a str>,
     relay: Option<&'a str>,
     enc_pub: Option<&'a str>,
+    enc_pub_pq: Option<&'a str>,
     source: &'static str,
     allow_private: bool,
     added: String,
@@ -201,6 +202,8 @@ async fn show(context: &Context, agent: &Agent, who: &str) -> Result<(), Failure
             format!("standing   {}", standing(&contact)),
             format!("url        {} (from {})", optional(&contact.coordinates.url), source(&contact)),
             format!("dialling   {}", dialling(&contact)),
+            format!("relay      {}", optional(&contact.coordinates.relay)),
+            format!("sealing    {}", sealing(&contact)),
             format!("added      {}", clock::local(contact.added)),
             format!("last seen  {seen}"),
         ];
@@ -312,6 +315,15 @@ fn dialling(contact: &Contact) -> &'static str {
     }
 }
 
+/// With which keys letters to a contact are sealed.
+fn sealing(contact: &Contact) -> String {
+    let Some(key) = &contact.coordinates.enc_pub else {
+        return "no key yet: it comes with an invite, a signed card or a letter".to_owned();
+    };
+    let kind = if contact.coordinates.enc_pub_pq.is_some() { "X25519 and ML-KEM-768" } else { "X25519" };
+    format!("{kind}, key {}", people::shown(key))
+}
+
 fn standing(contact: &Contact) -> &'static str {
     match (contact.is_blocked, contact.relation) {
         (true, _) => "blocked",
@@ -349,6 +361,7 @@ fn json<'a>(contact: &'a Contact, vouchers: &'a [Did]) -> ContactJson<'a> {
         url: contact.coordinates.url.as_deref(),
         relay: contact.coordinates.relay.as_deref(),
         enc_pub: contact.coordinates.enc_pub.as_deref(),
+        enc_pub_pq: contact.coordinates.enc_pub_pq.as_deref(),
         source: source(contact),
         allow_private: contact.allow_private,
         added: wire::time(contact.added),

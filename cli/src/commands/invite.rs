@@ -33,9 +33,12 @@ enum Command {
     ///
     /// Whoever has the link can claim it once, until it expires or is revoked. Claims arrive at `muretai serve`, which
     /// has to run by then.
+    ///
+    /// With --relay a relay keeps the invite, and the claim too: both work while this agent is off. The claim is a letter
+    /// that `muretai serve --relay` or `muretai inbox --sync` fetches.
     #[command(after_help = "Examples:\n\
 \x20 muretai invite create\n\
-\x20 muretai invite create --ttl 12h --note 'for east' --json")]
+\x20 muretai invite create --relay https://relay.example --ttl 12h --note 'for east'")]
     Create(CreateArgs),
     /// List the invites, newest first, and what became of them
     #[command(after_help = "Examples:\n\
@@ -62,6 +65,10 @@ struct CreateArgs {
     /// Address where the agent is reached [default: that of the last `muretai serve`]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Relay that keeps the invite and the claim [default without URL: the first of `relay` in config.toml, else where
+    /// this agent has a mailbox]
+    #[arg(long, value_name = "URL", num_args = 0..=1, value_parser = parse::relay)]
+    relay: Option<Option<String>>,
     /// A note for yourself, at most 1000 bytes; it never leaves this machine
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
@@ -81,7 +88,9 @@ struct NewJson<'a> {
     nonce: &'a str,
     code: &'a str,
     expires: String,
+    /// Empty when only the relay is known.
     url: &'a str,
+    relay: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -119,7 +128,7 @@ async fn create(context: &Context, agent: &Agent, args: &CreateArgs) -> Result<(
         ttl: Some(args.ttl),
         note: args.note.clone(),
         purpose: args.purpose.clone(),
-        relay: None,
+        relay: relay(context, agent, args).await?,
     };
     let invite = agent.create_invite(&request).await.map_err(|error| Failure::of("cannot make an invite", &error))?;
     let json = NewJson {
@@ -129,13 +138,31 @@ async fn create(context: &Context, agent: &Agent, args: &CreateArgs) -> Result<(
         code: &invite.code,
         expires: wire::time(invite.expires),
         url: &invite.url,
+        relay: request.relay.as_deref(),
     };
     context.out.either(&json, || json.link.to_owned())?;
-    if invite.is_offline {
+    if let Some(relay) = &request.relay {
+        context.out.note(&format!("{} keeps it, and claims of it, while this agent is off", people::shown(relay)));
+        context.next("next: `muretai inbox --sync` fetches claims, and so does `muretai serve --relay URL`");
+    } else if invite.is_offline {
         let serve = format!("`muretai --as {} serve`", agent.name());
         context.out.warn(&context.typed(&format!("nobody can claim it yet: {serve} is not running")));
     }
     Ok(())
+}
+
+/// The relay that `--relay` names, with a URL or without.
+async fn relay(context: &Context, agent: &Agent, args: &CreateArgs) -> Result<Option<String>, Failure> {
+    let Some(wanted) = &args.relay else { return Ok(None) };
+    if let Some(relay) = wanted.as_ref().or(context.config()?.relay.first()) {
+        return Ok(Some(relay.clone()));
+    }
+    let mailboxes = agent.mailboxes().await.map_err(|error| Failure::of("cannot make an invite", &error))?;
+    match mailboxes.into_iter().next() {
+        Some(relay) => Ok(Some(relay)),
+        None => Err(Failure::usage("no relay is known that could keep the invite")
+            .hint("name one with `--relay URL`, or with the key `relay` in config.toml")),
+    }
 }
 
 async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
