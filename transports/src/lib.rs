@@ -191,9 +191,11 @@ pub trait Service: Send + Sync {
         true
     }
     /// Takes note that nobody heard the answer to a request that came as [`Way::Call`] through a relay: who asked has
-    /// gone. What the request did is done; the answer has to travel as a letter of its own.
-    async fn unheard(&self, postmark: &Postmark, answer: Bytes) {
+    /// gone. `true`: what the request did is done, and its answer travels as a letter of its own. `false`: nothing was
+    /// done; the request is to be brought again as a letter.
+    async fn unheard(&self, postmark: &Postmark, answer: Bytes) -> bool {
         let _ = (postmark, answer);
+        true
     }
 }
 

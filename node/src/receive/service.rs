@@ -387,8 +387,8 @@ impl Service for Receiver {
         is_taken
     }
 
-    async fn unheard(&self, postmark: &Postmark, answer: Bytes) {
-        self.post_unheard(postmark, &answer).await;
+    async fn unheard(&self, postmark: &Postmark, answer: Bytes) -> bool {
+        self.post_unheard(postmark, &answer).await
     }
 
     async fn document(&self, path: &str) -> Option<Document> {

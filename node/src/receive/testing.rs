@@ -6,8 +6,12 @@ use muretai_protocol::{
     message::{self, Draft, Role},
     sign::{Seed, SigningKey},
 };
-use muretai_store::contacts::{CoordinateSource, Coordinates, Introduce};
-use muretai_transports::{ClientTimeouts, Incoming, Service, http::HttpTransport};
+use muretai_store::{
+    contacts::{CoordinateSource, Coordinates, Introduce},
+    messages::{OutStatus, Outgoing},
+    outbox::Keep,
+};
+use muretai_transports::{ClientTimeouts, Incoming, Postmark, Service, Way, http::HttpTransport};
 use std::time::Duration;
 
 use super::{
@@ -28,10 +32,15 @@ pub(crate) fn key(n: u8) -> SigningKey {
 }
 
 pub(crate) async fn agent_in(folder: &std::path::Path) -> Agent {
+    agent_of(folder, 200).await
+}
+
+/// The agent whose key is [`key`] of this number.
+pub(crate) async fn agent_of(folder: &std::path::Path, n: u8) -> Agent {
     let dir = AgentDir { name: "south".to_owned(), path: folder.to_owned() };
     let second = Duration::from_secs(1);
     let http = HttpTransport::client(ClientTimeouts { connect: second, total: second });
-    Agent::open(dir, &Seed::from_bytes([200; 32]), http).await.unwrap()
+    Agent::open(dir, &Seed::from_bytes([n; 32]), http).await.unwrap()
 }
 
 pub(crate) async fn world(change: impl FnOnce(&mut ReceiverOptions)) -> World {
@@ -230,4 +239,109 @@ pub(crate) fn is_duplicate(answer: &Value) -> bool {
     code(answer) == -32002
         && detail(answer) == refusals::REPEATED
         && data(answer, "duplicate").and_then(Value::as_bool) == Some(true)
+}
+
+/// What a relay says about a letter of a key, by this number.
+pub(crate) fn postmark(from: &SigningKey, qid: &str) -> Postmark {
+    Postmark {
+        relay: RELAY.to_owned(),
+        qid: qid.to_owned(),
+        id: format!("deposit-{qid}"),
+        from: from.did().to_string(),
+        enc_pub: Some(enc_pub(1)),
+        ts: crate::agent::now().0,
+    }
+}
+
+/// The relay that letters come from.
+pub(crate) const RELAY: &str = "https://relay.example";
+
+/// A sealing key in hex.
+pub(crate) fn enc_pub(n: u8) -> String {
+    format!("{n:02x}").repeat(32)
+}
+
+impl World {
+    /// Hands over a letter; gives the status and the answer that nobody hears.
+    pub(crate) async fn letter(&self, postmark: Postmark, body: &Value) -> (u16, Value) {
+        deliver(&self.receiver, postmark, body).await
+    }
+
+    /// A letter with a signed message; the status must be 200.
+    pub(crate) async fn mail(&self, from: &SigningKey, id: &str, text: &str) -> Value {
+        let body = request("message/send", self.message(from, id, text));
+        let (status, answer) = self.letter(postmark(from, id), &body).await;
+        assert_eq!(status, 200);
+        answer
+    }
+
+    /// A letter with unsigned metadata and this role.
+    pub(crate) async fn mail_with(
+        &self,
+        from: &SigningKey,
+        (id, text): (&str, &str),
+        role: Role,
+        extra: Value,
+    ) -> Value {
+        let Value::Object(extra) = extra else { panic!("not an object") };
+        let message_id = MessageId::new(id).unwrap();
+        let (to, timestamp) = (self.agent.did().as_str(), crate::agent::now());
+        let draft = Draft { role, to, message_id: &message_id, context_id: Some("c1"), text, timestamp, extra };
+        let body = request("message/send", message::sign(from, &draft));
+        let (status, answer) = self.letter(postmark(from, id), &body).await;
+        assert_eq!(status, 200);
+        answer
+    }
+
+    /// What is on its way out, notices too.
+    pub(crate) async fn outbox(&self) -> Vec<muretai_store::outbox::OutboxRow> {
+        self.agent.store().outbox(true).await.unwrap()
+    }
+
+    /// What was refused: code and reason.
+    pub(crate) async fn rejected(&self) -> Vec<(Option<i64>, String)> {
+        let rejected = self.agent.store().rejected(100).await.unwrap();
+        rejected.into_iter().map(|letter| (letter.code, letter.reason)).collect()
+    }
+
+    /// Writes a message of ours to a key, as if it lay at a relay.
+    pub(crate) async fn sent_to(&self, to: &SigningKey, id: &str) {
+        let now = crate::agent::now();
+        let outgoing = Outgoing {
+            peer: to.did().to_string(),
+            message_id: id.to_owned(),
+            context_id: Some("c1".to_owned()),
+            reply_to: None,
+            text: "a question".to_owned(),
+            timestamp: now,
+            sig: None,
+            target: None,
+            is_auto: false,
+            keep: Some(Keep {
+                expires: UnixSeconds(now.0 + 600),
+                via: None,
+                allow_private: false,
+                extra: None,
+                relay: None,
+                enc_pub: None,
+                lease: None,
+            }),
+        };
+        let seq = self.agent.store().queue_outgoing(&outgoing).await.unwrap();
+        self.agent.store().record_at_relay(seq, RELAY, now, UnixSeconds(now.0 + 600)).await.unwrap();
+    }
+
+    /// What became of a message of ours.
+    pub(crate) async fn status_of(&self, id: &str) -> (OutStatus, Option<i64>) {
+        let row = self.agent.store().outgoing(id).await.unwrap().unwrap();
+        (row.status.unwrap(), row.code)
+    }
+}
+
+/// Hands a letter to a receiver.
+pub(crate) async fn deliver(receiver: &Receiver, postmark: Postmark, body: &Value) -> (u16, Value) {
+    let body = body.to_json().into_bytes().into();
+    let request = Incoming { body, a2a_version: None, remote: None, way: Way::Mailbox(postmark) };
+    let outcome = receiver.call(request).await;
+    (outcome.status, json::parse(&outcome.body).unwrap())
 }

@@ -72,7 +72,7 @@ impl Opener {
 
     /// The depositor waits: the answer goes back by `POST /reply`, and to whoever keeps answers when nobody hears it.
     async fn call(&self, item: &Item, body: Bytes, enc_pub: String) -> Fate {
-        let Outcome { status, body: answer } = self.service.call(incoming(body, Way::Call)).await;
+        let Outcome { status, body: answer } = self.service.call(incoming(body.clone(), Way::Call)).await;
         if status == NOT_NOW {
             return Fate::NotNow;
         }
@@ -84,10 +84,11 @@ impl Opener {
             }),
             Err(_) => false,
         };
-        if !is_heard {
-            self.service.unheard(&self.postmark(item, Some(enc_pub)), answer).await;
+        if is_heard || self.service.unheard(&self.postmark(item, Some(enc_pub.clone())), answer).await {
+            return Fate::Taken;
         }
-        Fate::Taken
+        // What was refused to somebody who waited may be good as a letter, and a refusal has to be told.
+        self.mail(item, body, enc_pub).await
     }
 
     async fn unopened(&self, item: &Item, reason: UnopenedReason) -> Fate {

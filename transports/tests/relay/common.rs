@@ -220,8 +220,9 @@ impl Service for Inbox {
         true
     }
 
-    async fn unheard(&self, postmark: &Postmark, answer: Bytes) {
+    async fn unheard(&self, postmark: &Postmark, answer: Bytes) -> bool {
         self.heard.send_modify(|heard| heard.unheard.push((postmark.clone(), answer)));
+        true
     }
 }
 

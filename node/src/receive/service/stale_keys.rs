@@ -30,7 +30,7 @@ impl StaleKeys {
         true
     }
 
-    fn take(&self) -> Option<Did> {
+    pub(super) fn take(&self) -> Option<Did> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }

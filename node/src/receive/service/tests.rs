@@ -9,6 +9,8 @@ mod floods;
 mod frames;
 mod introducing;
 mod ladder;
+mod letters;
+mod mail_answers;
 mod proposing;
 mod questions;
 mod revoking;

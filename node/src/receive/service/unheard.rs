@@ -13,12 +13,13 @@ use super::Receiver;
 use crate::receive::{methods::send::is_notice, return_address::ReturnAddress};
 
 impl Receiver {
-    /// Puts the reply in such an answer into the outbox. Refusals and results of other methods are not sent: who asked
-    /// asks again.
-    pub(super) async fn post_unheard(&self, postmark: &Postmark, answer: &Bytes) {
-        let Some(reply) = reply_in(answer) else { return };
-        let posted = self.post(postmark, &reply).await;
-        match posted {
+    /// Puts the reply in such an answer into the outbox. Results of other methods are not sent: who asked asks again.
+    /// `false` after a refusal, which changed nothing: the request is judged anew as a letter.
+    pub(super) async fn post_unheard(&self, postmark: &Postmark, answer: &Bytes) -> bool {
+        let Ok(Value::Object(mut frame)) = json::parse(answer) else { return false };
+        let Some(result) = frame.remove("result") else { return false };
+        let Some(reply) = reply_in(result) else { return true };
+        match self.post(postmark, &reply).await {
             Ok(true) => self.inner.agent.outbox_written().notify_one(),
             Ok(false) => {}
             Err(error) => {
@@ -26,6 +27,7 @@ impl Receiver {
                 tracing::error!(error, "a reply that nobody heard could not be put into the outbox");
             }
         }
+        true
     }
 
     async fn post(&self, postmark: &Postmark, reply: &Message) -> Result<bool, StoreError> {
@@ -72,10 +74,9 @@ impl Receiver {
     }
 }
 
-/// The reply in an answer of ours, in either shape.
-fn reply_in(answer: &[u8]) -> Option<Message> {
-    let Ok(Value::Object(mut frame)) = json::parse(answer) else { return None };
-    let Some(Value::Object(mut result)) = frame.remove("result") else { return None };
+/// The reply in a result of ours, in either shape.
+fn reply_in(result: Value) -> Option<Message> {
+    let Value::Object(mut result) = result else { return None };
     let message = match result.remove("message") {
         Some(Value::Object(message)) => a2a::message_from_v1(message),
         _ => result,
