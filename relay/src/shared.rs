@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long one call of the store may take before the request is refused; what it does is then whole or not done.
-const STORE_TIMEOUT: Duration = Duration::from_secs(20);
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For how long the counts of the store are good enough for `/metrics`: counting may be work.
 const COUNTS_AGE: Duration = Duration::from_secs(5);
 /// When a request that failed for the store's sake may be tried again.
