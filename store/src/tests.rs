@@ -14,8 +14,9 @@ use crate::{
     Store, StoreError,
     contacts::Relation,
     errands::NewErrand,
-    messages::{Committed, OutStatus, Outgoing, Query, Received, Reply},
+    messages::{Committed, OutStatus, Outgoing, Query, Received, Reply, ReplyBy},
     open::{APPLICATION_ID, MIGRATIONS},
+    outbox::Keep,
 };
 
 const FIRST: &str = include_str!("../migrations/0001_agent.sql");
@@ -266,6 +267,79 @@ async fn the_oldest_errand_goes_when_there_are_too_many() {
     store.add_errand(&errand).await.unwrap();
     assert_eq!(number(&store, "SELECT count(*) FROM errands").await, 10_000);
     assert_eq!(store.errands().await.unwrap()[0].id, first + 2);
+}
+
+fn outgoing(id: &str, is_auto: bool) -> Outgoing {
+    Outgoing {
+        peer: did(1).to_string(),
+        message_id: id.to_owned(),
+        context_id: None,
+        reply_to: None,
+        text: "hello".to_owned(),
+        timestamp: UnixSeconds(1_800_000_000),
+        sig: None,
+        target: None,
+        is_auto,
+        keep: Some(Keep {
+            expires: UnixSeconds(1_800_001_000),
+            via: None,
+            allow_private: false,
+            extra: None,
+            relay: None,
+            enc_pub: None,
+            lease: None,
+        }),
+    }
+}
+
+// The limits are small in these tests: 50 messages, 20 replies and notices.
+#[tokio::test]
+async fn the_outbox_is_bounded_and_the_owners_words_stay() {
+    let (_folder, store) = fresh().await;
+    for n in 0..50 {
+        store.queue_outgoing(&outgoing(&format!("m{n}"), false)).await.unwrap();
+    }
+    let refused = store.queue_outgoing(&outgoing("m50", false)).await;
+    assert!(matches!(refused, Err(StoreError::OutboxFull { limit: 50 })), "{refused:?}");
+    assert!(store.outgoing("m50").await.unwrap().is_none(), "nothing of it is kept");
+
+    // Replies push notices out, and only then each other.
+    store.queue_outgoing(&outgoing("notice", true)).await.unwrap();
+    let reply = |n: u32, is_auto| {
+        let mut message = received(n);
+        message.reply.as_mut().unwrap().is_auto = is_auto;
+        Received { reply_by: Some(ReplyBy::default()), ..message }
+    };
+    commit_all(&store, (100..110).map(|n| reply(n, true))).await;
+    commit_all(&store, (200..230).map(|n| reply(n, false))).await;
+    let rows = store.outbox(true).await.unwrap();
+    assert_eq!(rows.iter().filter(|row| !row.is_reply && !row.is_auto).count(), 50);
+    let replies: Vec<_> = rows.iter().filter(|row| row.is_reply).collect();
+    assert_eq!((replies.len(), rows.len()), (20, 70));
+    assert!(replies.iter().all(|row| !row.is_auto));
+    assert_eq!(store.outgoing("notice").await.unwrap().unwrap().status, Some(OutStatus::Failed));
+    assert_eq!(number(&store, "SELECT count(*) FROM messages WHERE status = 3 AND direction = 1").await, 21);
+    // There is room again.
+    store.drop_outgoing("m7").await.unwrap().unwrap();
+    store.queue_outgoing(&outgoing("m50", false)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_whose_reply_cannot_be_kept_was_not_handled() {
+    let (_folder, store) = fresh().await;
+    on_writer(&store, "CREATE TEMP TRIGGER no_room BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'no'); END").await;
+    let letter = |n| Received { reply_by: Some(ReplyBy::default()), ..received(n) };
+    let mixed = (0..20).map(|n| if n % 2 == 0 { letter(n) } else { received(n) });
+    for (n, outcome) in commit_all(&store, mixed).await.into_iter().enumerate() {
+        assert_eq!(outcome.is_ok(), n % 2 == 1, "{n}: {outcome:?}");
+    }
+    assert_eq!(stored_ids(&store).await.len(), 10);
+    assert!(store.standing(received(0).from.as_str(), "id-0").await.unwrap().handled.is_none());
+    on_writer(&store, "DROP TRIGGER no_room").await;
+    for outcome in commit_all(&store, (0..20).map(letter)).await.into_iter().step_by(2) {
+        assert!(matches!(outcome, Ok(Committed::Stored { .. })), "{outcome:?}");
+    }
+    assert_eq!(store.outbox(true).await.unwrap().len(), 10);
 }
 
 #[test]
