@@ -25,6 +25,8 @@ use tokio::{
 
 use crate::{Agent, Home, agent::now};
 
+pub(crate) mod relay;
+
 /// An agent in a temporary home.
 pub(crate) struct Owned {
     pub(crate) agent: Agent,

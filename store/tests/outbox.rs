@@ -227,7 +227,7 @@ async fn a_reply_that_nobody_waits_for_is_written_with_its_message() {
     let by = ReplyBy { extra: None, relay: Some(RELAY.to_owned()), enc_pub: Some("ab".repeat(32)), expires: None };
     let letter = |n: u32| {
         let mut message = received(&did(n % 3), &format!("m{n}"));
-        message.reply.as_mut().unwrap().is_auto = n % 2 == 0;
+        message.reply.as_mut().unwrap().is_auto = n.is_multiple_of(2);
         Received { reply_by: (n % 4 != 3).then(|| by.clone()), ..message }
     };
     let calls: Vec<_> = (0..200)

@@ -502,3 +502,6 @@ pub(super) fn is_passing(code: i64) -> bool {
 fn is_too_large(error: &SendError) -> bool {
     matches!(error, SendError::Transport { source: TransportError::RelayRefused { status: 413, .. }, .. })
 }
+
+#[cfg(test)]
+pub(in crate::send) mod tests;

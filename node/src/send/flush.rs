@@ -208,7 +208,9 @@ impl Agent {
             }
             tokio::select! {
                 Some(outcome) = noted.recv() => note(outcome),
-                Some(_) = at_work.join_next() => {}
+                Some(done) = at_work.join_next() => if let Err(error) = done {
+                    tracing::error!(%error, "sending messages of the outbox ended badly");
+                },
             }
         }
         drop(outcomes);
@@ -364,3 +366,6 @@ fn way_named(name: &str) -> Option<TransportName> {
 fn warn_of(error: &StoreError) {
     tracing::warn!(error = error as &dyn std::error::Error, "a message of the outbox cannot be taken");
 }
+
+#[cfg(test)]
+mod tests;
