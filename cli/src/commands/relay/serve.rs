@@ -20,6 +20,10 @@ use crate::{
 
 /// How long threads may take to end once nothing is awaited any more.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
+/// Connections, unless a flag says otherwise.
+const MAX_CONNECTIONS: u32 = 32_768;
+/// Open files beside connections.
+const OTHER_FILES: u64 = 64;
 /// Batches of a poll: as the specification has them.
 const BATCH_LETTERS: u32 = 100;
 
@@ -135,9 +139,9 @@ struct BoundArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Connections")]
 struct LimitArgs {
-    /// Connections at once; each listener is one
-    #[arg(long, value_name = "N", default_value_t = 32_768, value_parser = parse::at_least_one)]
-    max_connections: u32,
+    /// Connections at once; each listener is one [default: 32768, or as many as this process may open files]
+    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
+    max_connections: Option<u32>,
     /// How long the head of a request may take
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::duration)]
     head_timeout: Duration,
@@ -230,6 +234,16 @@ fn announce(context: &Context, relay: &Relay, store: &str) -> Result<(), Failure
     Ok(())
 }
 
+/// As many connections as open files allow, when nobody said how many.
+fn default_connections() -> u32 {
+    #[cfg(unix)]
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    #[cfg(not(unix))]
+    let files: Option<u64> = None;
+    let connections = files.map_or(MAX_CONNECTIONS.into(), |files| files.saturating_sub(OTHER_FILES));
+    u32::try_from(connections).unwrap_or(MAX_CONNECTIONS).clamp(1, MAX_CONNECTIONS)
+}
+
 fn options(args: &Args) -> RelayOptions {
     let Args { quotas, bounds, limits, .. } = args;
     RelayOptions {
@@ -246,7 +260,7 @@ fn options(args: &Args) -> RelayOptions {
         },
         limits: ServerLimits {
             max_body_bytes: usize::try_from(bounds.max_deposit).unwrap_or(usize::MAX),
-            max_connections: limits.max_connections as usize,
+            max_connections: limits.max_connections.unwrap_or_else(default_connections) as usize,
             head_timeout: limits.head_timeout,
             request_timeout: limits.request_timeout,
             keep_alive: limits.keep_alive,
@@ -293,6 +307,7 @@ mod tests {
         assert_eq!(format!("{:?}", options.bounds), format!("{:?}", Bounds::default()));
         assert_eq!(options.metrics, MetricsAccess::Loopback);
         assert!(options.urls.is_empty());
+        assert!((1..=MAX_CONNECTIONS as usize).contains(&options.limits.max_connections));
     }
 
     #[test]

@@ -129,12 +129,8 @@ async fn fetch(base: &str, timeout: Duration) -> Result<String, Failure> {
     match fetched.status {
         200 => String::from_utf8(fetched.body.to_vec())
             .map_err(|_| Failure::failed(format!("{attempt}: what it shows is not text"))),
-        401 | 403 => Err(Failure::new(Exit::PeerRefused, format!("{attempt}: it shows its metrics to others only"))
-            .hint(
-                "ask on the machine of the relay, at the address where it listens; or start it with --metrics public",
-            )),
-        404 => Err(Failure::failed(format!("{attempt}: it shows no metrics"))
-            .hint("a relay that is started with --metrics off shows none")),
+        401 | 403 | 404 => Err(Failure::new(Exit::PeerRefused, format!("{attempt}: it shows no metrics here"))
+            .hint("ask on its own machine, where it listens and not by a proxy, or start it with --metrics public")),
         status @ (429 | 502..=504) => {
             Err(Failure::new(Exit::Unreachable, format!("{attempt}: it answered with HTTP status {status}"))
                 .hint("try again later"))
@@ -267,12 +263,14 @@ fn bytes(value: f64) -> String {
 }
 
 fn span(secs: f64) -> String {
+    let is_whole = |unit: f64| secs >= unit && secs % unit == 0.0;
     match secs {
-        ..1.0 if secs > 0.0 => format!("{:.0} ms", secs * 1_000.0),
-        ..120.0 => format!("{secs} s"),
-        ..7_200.0 => format!("{:.0} min", secs / 60.0),
-        ..172_800.0 => format!("{:.0} h", secs / 3_600.0),
-        _ => format!("{:.0} days", secs / 86_400.0),
+        secs if secs > 0.0 && secs < 1.0 => format!("{:.0} ms", secs * 1_000.0),
+        secs if is_whole(86_400.0) && secs > 86_400.0 => format!("{} days", secs / 86_400.0),
+        secs if is_whole(3_600.0) => format!("{} h", secs / 3_600.0),
+        secs if is_whole(60.0) && secs > 60.0 => format!("{} min", secs / 60.0),
+        secs if secs.fract() == 0.0 => format!("{secs} s"),
+        secs => format!("{secs:.1} s"),
     }
 }
 
@@ -313,7 +311,7 @@ muretai_relay_broken NaN
         assert!(shown.contains("  mailbox bytes  16 MiB  --mailbox-bytes"), "{shown}");
         assert!(shown.contains("  retention      7 days  --retention"), "{shown}");
         assert!(shown.contains("  total bytes       off  --total-bytes"), "{shown}");
-        assert_eq!([bytes(0.0), bytes(1_536.0), span(25.0), span(3_600.0)], ["0 B", "1.5 KiB", "25 s", "60 min"]);
+        assert_eq!([bytes(0.0), bytes(1_536.0), span(25.0), span(3_600.0)], ["0 B", "1.5 KiB", "25 s", "1 h"]);
     }
 
     #[test]
