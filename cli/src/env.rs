@@ -15,6 +15,8 @@ pub(crate) const MURETAI_AS: &str = "MURETAI_AS";
 pub(crate) const MURETAI_PASSPHRASE_FILE: &str = "MURETAI_PASSPHRASE_FILE";
 /// Where a relay keeps its letters: a file, or the URL of a database. Beaten by `relay serve --store`.
 pub(crate) const MURETAI_RELAY_STORE: &str = "MURETAI_RELAY_STORE";
+/// For crash tests: the point of receiving letters at which the process ends as if it were killed.
+pub(crate) const MURETAI_FAULT: &str = "MURETAI_FAULT";
 /// The platform's data folder (XDG), where the home lies unless it is named.
 pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// The user's folder, `~`.

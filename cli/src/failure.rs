@@ -192,6 +192,7 @@ impl Explain for SendError {
             SendError::Refused { code, message, data, .. } => {
                 Some(PeerRefusal { code: *code, message: message.clone(), data: data.clone() })
             }
+            SendError::NotKept(error) => Explain::refusal(&**error),
             _ => None,
         }
     }

@@ -6,8 +6,17 @@ use muretai_node::{
     trust::policies::GatePolicy,
 };
 use muretai_plugins::set::PluginSet;
+use muretai_transports::relay::RelayTimes;
 
-use crate::{commands::plugin, context::Context, failure::Failure};
+use crate::{commands::plugin, context::Context, env, failure::Failure};
+
+/// How relays are treated: as ever, except in crash tests.
+pub(crate) fn relay_times() -> Result<RelayTimes, Failure> {
+    let Some(fault) = env::value(env::MURETAI_FAULT) else { return Ok(RelayTimes::default()) };
+    let fault = fault.to_string_lossy().parse();
+    let fault = fault.map_err(|error| Failure::usage(format!("cannot use {}: {error}", env::MURETAI_FAULT)))?;
+    Ok(RelayTimes { fault: Some(fault), ..RelayTimes::default() })
+}
 
 /// What a command needs to receive letters.
 pub(crate) struct Reception {

@@ -72,7 +72,7 @@ async fn own(context: &Context, agent: &Agent) -> Result<(), Failure> {
     let relays = agent.served_by().map(|holder| holder.relays).unwrap_or_default();
     let relay = relays.first().map(String::as_str);
     let card = agent.card_with(&CardFacts { url: &url, open_door, policies: &policies, skills: &[], relay });
-    if url.is_empty() {
+    if url.is_empty() && relay.is_none() {
         context.next("it has no address yet: `muretai serve` gives it one");
     }
     let json = CardJson {

@@ -14,14 +14,16 @@ use crate::{
 };
 
 mod checks;
+mod mail;
 
 /// Characters of a finding that a terminal shows.
 const MAX_SHOWN_CHARS: usize = 1_000;
 
 /// Check that everything works, and say what to do when it does not
 ///
-/// Looks at the home, the disk, the plugins, the permissions, the keys, the databases, the running services and the
-/// clock: of all agents, or of the one that --as names. Plugins are started and ended for that. With TARGET also whether that peer can be reached and shows a card that verifies.
+/// Looks at the home, the disk, the plugins, the permissions, the keys, the databases, the running services, the relays,
+/// the outbox and the clock: of all agents, or of the one that --as names. Plugins are started and ended for that. With
+/// TARGET also whether that peer can be reached and shows a card that verifies.
 /// Changes nothing. It ends with 1 when something is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\

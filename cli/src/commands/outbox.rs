@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muretai_node::{
     Agent, Fault, agent,
-    send::{FlushOutcome, FlushRequest, SendError, SentStatus},
+    send::{FlushOutcome, FlushRequest, SentStatus},
 };
 use muretai_protocol::UnixSeconds;
 use muretai_store::{messages::OutStatus, outbox::OutboxRow};
@@ -15,7 +15,7 @@ use crate::{
     commands::inbox,
     context::{self, Context},
     exit::Exit,
-    failure::Failure,
+    failure::{Explain, Failure},
     output::{self, DIM, STRONG, paint},
     parse, people,
     progress::Counter,
@@ -239,10 +239,7 @@ fn outcome_json(outcome: &FlushOutcome) -> FlushJson<'_> {
         row: json(&outcome.row),
         result: outcome_word(outcome),
         error: error.map(|error| output::in_one_line(&Failure::of("not sent", error))),
-        code: error.and_then(|error| match error {
-            SendError::Refused { code, .. } => Some(*code),
-            _ => None,
-        }),
+        code: error.and_then(Explain::refusal).map(|refusal| refusal.code),
     }
 }
 
@@ -360,6 +357,7 @@ fn json(row: &OutboxRow) -> RowJson<'_> {
 
 #[cfg(test)]
 mod tests {
+    use muretai_node::send::SendError;
     use muretai_store::outbox::Keep;
 
     use super::*;

@@ -15,6 +15,7 @@ use crate::{
     context::Context,
     exit::Exit,
     failure::Failure,
+    mail,
     parse::{self, Rate},
     signals::Signals,
 };
@@ -149,7 +150,13 @@ async fn serve(context: &Context, args: &Args) -> Result<Exit, Failure> {
         () = signals.next() => return Err(Failure::failed(format!("{attempt}: stopped while its plugins started"))),
     };
     let relays = relays(context, args)?;
-    let options = ServeOptions { skills: plugins.skills(), policies: plugins.policies(), relays, ..options(args) };
+    let options = ServeOptions {
+        skills: plugins.skills(),
+        policies: plugins.policies(),
+        relays,
+        relay_times: mail::relay_times()?,
+        ..options(args)
+    };
     let serving = agent.serve(&options).await.map_err(|error| Failure::of(attempt.as_str(), &error))?;
     announce(context, &serving, &agent, &options)?;
     let stop = Stop::new();

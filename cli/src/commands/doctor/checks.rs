@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long the own service may take to show its card.
-const CARD_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock before this (2026-01-01) is wrong: the program is younger.
 const EARLIEST_SECS: i64 = 1_767_225_600;
 /// Seconds that the clock may lie behind the newest message before that is worth a word.
@@ -39,10 +39,16 @@ const SCARCE_BYTES: u64 = 64 * MIB;
 const LOOK_AGAIN: &str = "check the address, and whether the peer is being served there and lets this machine in";
 
 impl Doctor {
-    fn note(&mut self, check: &'static str, status: Status, detail: impl Into<String>, hint: Option<String>) {
+    pub(super) fn note(
+        &mut self,
+        check: &'static str,
+        status: Status,
+        detail: impl Into<String>,
+        hint: Option<String>,
+    ) {
         self.checks.push(Check { agent: self.agent.clone(), check, status, detail: detail.into(), hint });
     }
-    fn failed(&mut self, check: &'static str, attempt: &str, error: &impl Explain) {
+    pub(super) fn failed(&mut self, check: &'static str, attempt: &str, error: &impl Explain) {
         self.failure(check, Failure::of(attempt, error));
     }
     fn failure(&mut self, check: &'static str, failure: Failure) {
@@ -198,9 +204,12 @@ impl Doctor {
         match Agent::open(dir.clone(), &seed, http).await {
             Err(error) => self.failed("database", "it cannot be used", &error),
             Ok(agent) => {
+                let relays = context.config().map(|config| config.relay.clone()).unwrap_or_default();
+                agent.configure_relays(relays.clone());
                 self.database(&agent).await;
                 self.trust(&agent).await;
                 self.service(&agent).await;
+                self.mail(&agent, &relays).await;
                 agent.close().await;
             }
         }
@@ -275,6 +284,10 @@ impl Doctor {
             let hint = format!("`muretai --as {} serve` makes it reachable", agent.name());
             return self.note("service", Status::Ok, "not running", Some(hint));
         };
+        if holder.url.is_empty() {
+            let detail = format!("process {}, reached through relays alone", holder.pid);
+            return self.note("service", Status::Ok, detail, None);
+        }
         let running = format!("process {} at {}", holder.pid, holder.url);
         match agent.fetch_card(&holder.url, Some(agent.did()), true).await {
             Ok(FetchedCard::Peer(card)) if card.is_signed => {

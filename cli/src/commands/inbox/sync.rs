@@ -8,7 +8,14 @@ use muretai_node::{
 };
 
 use super::Args;
-use crate::{context::Context, failure::Failure, mail::Reception, people, progress::Counter, signals::Signals};
+use crate::{
+    context::Context,
+    failure::Failure,
+    mail::{self, Reception},
+    people,
+    progress::Counter,
+    signals::Signals,
+};
 
 /// How long it may take: a full mailbox with answers to make takes longer than one message.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -16,8 +23,11 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Fetches, and says what came of it beside the messages themselves.
 pub(super) async fn fetch(context: &Context, args: &Args, agent: &Agent) -> Result<(), Failure> {
     let attempt = "cannot fetch the mail";
-    let relays = relays(context, args, agent, attempt).await?;
-    let request = SyncRequest { relays, timeout: args.timeout.unwrap_or(DEFAULT_TIMEOUT), ..SyncRequest::default() };
+    let request = SyncRequest {
+        relays: args.relay.clone(),
+        timeout: args.timeout.unwrap_or(DEFAULT_TIMEOUT),
+        times: mail::relay_times()?,
+    };
     let mut signals = Signals::catch()?;
     let reception = Reception::open(context, agent, attempt).await?;
     let counter = Counter::start(&context.out, "letters fetched");
@@ -31,23 +41,6 @@ pub(super) async fn fetch(context: &Context, args: &Args, agent: &Agent) -> Resu
     drop(counter);
     reception.close().await;
     told(context, &synced?)
-}
-
-/// The flags; else the mailboxes that there are and the relays of the file.
-async fn relays(context: &Context, args: &Args, agent: &Agent, attempt: &str) -> Result<Vec<String>, Failure> {
-    if !args.relay.is_empty() {
-        return Ok(args.relay.clone());
-    }
-    let mut relays = agent.mailboxes().await.map_err(|error| Failure::of(attempt, &error))?;
-    relays.extend(context.config()?.relay.iter().cloned());
-    let mut seen = Vec::new();
-    relays.retain(|relay| {
-        !seen.contains(relay) && {
-            seen.push(relay.clone());
-            true
-        }
-    });
-    Ok(relays)
 }
 
 fn told(context: &Context, synced: &[Synced]) -> Result<(), Failure> {
