@@ -25,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "card", run: targets::card::run },
     Target { name: "introduction", run: targets::introduction::run },
     Target { name: "linkage", run: targets::linkage::run },
+    Target { name: "relay", run: targets::relay::run },
     Target { name: "http_body", run: targets::http_body::run },
 ];
 

@@ -52,6 +52,13 @@ const DICTIONARY: &[&[u8]] = &[
     b"\"keystate\":",
     b"introduce-me-to:",
     b"T00:00:00Z",
+    b"event: letter\n",
+    b"data: ",
+    b"\r\n",
+    b"\n\n",
+    b"\"qid\":",
+    b"\"blob\":",
+    b"\"waits\":true",
 ];
 
 /// Makes inputs out of seeds; the same number gives the same inputs.

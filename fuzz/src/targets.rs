@@ -7,3 +7,4 @@ pub mod introduction;
 pub mod invite_link;
 pub mod linkage;
 pub mod parse;
+pub mod relay;

@@ -4,7 +4,7 @@ mod deposit;
 mod items;
 mod token;
 
-pub use deposit::{Deposit, DepositError, MAX_DEPOSIT_ID_BYTES, deposit_id, deposit_payload};
+pub use deposit::{Deposit, DepositError, MAX_DEPOSIT_ID_BYTES, asked_wait_secs, deposit_id, deposit_payload};
 pub use items::{BadItem, Batch, Item};
 pub use token::{Epoch, MINUTE_TOLERANCE, listen_payload, listen_token, minute_of, verify_token};
 

@@ -1,10 +1,12 @@
 //! Letters in: `POST /send`, `POST /rpc` and the answers to it, `POST /reply` (9.2). Cheap checks come first, the
 //! signature before anything is kept, and what is answered `queued` is on disk.
+use std::time::Duration;
+
 use bytes::Bytes;
 use muretai_protocol::{
     Did, UnixSeconds, base64,
     json::{self, Object, Value},
-    relay::Deposit,
+    relay::{Deposit, asked_wait_secs},
 };
 use muretai_store::mailboxes::{Bound, Deposited, NewLetter, Qid};
 use tokio::time::Instant;
@@ -44,8 +46,10 @@ pub(crate) async fn rpc(shared: &Shared, body: &Bytes) -> Handled {
         shared.metrics.add(Count::CallsQueued, 1);
         return Ok(json_answer(queued(&id, None)));
     };
-    let until = Instant::now() + shared.bounds.rpc_wait;
-    let secs = i64::try_from(shared.bounds.rpc_wait.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX);
+    let asked = asked_wait_secs(body).map_or(Duration::MAX, Duration::from_secs);
+    let wait = shared.bounds.rpc_wait.min(asked);
+    let until = Instant::now() + wait;
+    let secs = i64::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX);
     let awaited_until = UnixSeconds(shared.now().0.saturating_add(secs));
     let qid = keep(shared, deposit, Some(awaited_until)).await?;
     let reply = answer_of(shared, shared.calls.wait(place, &to, qid), qid, until).await;

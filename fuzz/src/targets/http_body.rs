@@ -13,7 +13,7 @@ use muretai_protocol::{
     message::{Draft, Role, sign},
     sign::{Seed, SigningKey},
 };
-use muretai_transports::{ClientTimeouts, Incoming, Service, http::HttpTransport};
+use muretai_transports::{ClientTimeouts, Incoming, Service, Way, http::HttpTransport};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -50,7 +50,8 @@ impl World {
 
     /// Calls, checks the frame of the answer, and tells whether it is a result.
     fn call(&self, receiver: &Receiver, body: Vec<u8>, a2a_version: Option<&str>) -> bool {
-        let request = Incoming { body: body.into(), a2a_version: a2a_version.map(str::to_owned), remote: None };
+        let request =
+            Incoming { body: body.into(), a2a_version: a2a_version.map(str::to_owned), remote: None, way: Way::Call };
         let outcome = self.runtime.block_on(receiver.call(request));
         assert!(matches!(outcome.status, 200 | 400), "status {}", outcome.status);
         let answer = parse(&outcome.body).expect("an answer is JSON");

@@ -33,7 +33,9 @@ fn judge(vc: &Value) -> bool {
     let named = Parties { subject: NORTH.did(), target: None };
     let Ok(read) = introduction::verify(vc, &named, NOW) else { return false };
     assert!(read.issuer != read.subject && read.issuer != read.target && read.subject != read.target);
-    assert!(read.valid_until > NOW && read.trust_level_bp.is_none_or(|level| level <= introduction::MAX_TRUST_LEVEL_BP));
+    assert!(
+        read.valid_until > NOW && read.trust_level_bp.is_none_or(|level| level <= introduction::MAX_TRUST_LEVEL_BP)
+    );
     assert!(read.expertise.len() <= introduction::MAX_EXPERTISE);
     assert!(read.issuer_endpoint.is_none_or(|endpoint| urls::is_plain_url(&endpoint) && !endpoint.ends_with('/')));
     assert!((1..=introduction::MAX_INTRODUCTION_ID_BYTES).contains(&read.id.len()));

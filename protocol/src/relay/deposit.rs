@@ -23,6 +23,11 @@ pub fn deposit_id(message_id: &str, to: &Did) -> String {
     hex::encode(&digest[..16])
 }
 
+/// How many seconds the depositor of this body of `POST /rpc` waits at most, when it says so.
+pub fn asked_wait_secs(body: &[u8]) -> Option<u64> {
+    u64::try_from(json::parse(body).ok()?.member("wait")?.as_i64()?).ok()
+}
+
 /// A letter on its way to a relay. Whether `from` signed it is what [`Deposit::is_signed`] tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deposit {
@@ -202,7 +207,10 @@ mod tests {
     fn a_synchronous_call_is_a_deposit_that_says_how_long_it_waits() {
         let body = deposit().to_json_waiting(10);
         assert_eq!(Deposit::read(body.as_bytes()).unwrap(), deposit());
-        assert_eq!(json::parse(body.as_bytes()).unwrap().member("wait").and_then(Value::as_i64), Some(10));
+        assert_eq!(asked_wait_secs(body.as_bytes()), Some(10));
+        for without in ["", "{}", r#"{"wait":-1}"#, r#"{"wait":"10"}"#, "[]"] {
+            assert_eq!(asked_wait_secs(without.as_bytes()), None, "{without}");
+        }
     }
 
     proptest! {

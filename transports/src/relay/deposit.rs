@@ -15,8 +15,10 @@ use super::{
 };
 use crate::{Delivery, MailboxAddress, Receipt, TransportError, guard::Policy, http::Fetched};
 
-/// How long a relay may take to answer, beside the time that it was told to wait: it may be syncing a disk.
+/// How long a relay may take to answer: it may be syncing a disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// How much longer a relay may take to say that no answer came.
+const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of an answer: a sealed reply of 1 MiB with what stands around it.
 const MAX_ANSWER_BYTES: usize = 1_572_864;
 
@@ -39,16 +41,46 @@ pub(super) async fn deliver(
     let blob = seal(transport, mailbox, request)?;
     let id = deposit_id_of(request, to).unwrap_or_else(random_id);
     let deposit = Deposit::sign(keys.signing(), to, &keys.sealing().enc_pub(), &id, blob);
+    if let Some(delivery) = call(transport, mailbox, &deposit).await? {
+        return Ok(delivery);
+    }
+    let answer = post(transport, mailbox, "send", deposit.to_json(), ANSWER_TIMEOUT).await?;
+    read_answer(transport, mailbox, &deposit.id, &answer)
+}
+
+/// Deposits and waits for an answer. `None`: nobody was to wait, or a relay did not keep to the time, and does or does not
+/// have the letter; the same deposit by `/send` makes sure of it and makes no second copy.
+async fn call(
+    transport: &RelayTransport,
+    mailbox: &MailboxAddress,
+    deposit: &Deposit,
+) -> Result<Option<Delivery>, TransportError> {
     let wait_secs = transport.times.answer_wait.as_millis().div_ceil(1_000).min(u128::from(MAX_WAIT_SECS)) as u64;
-    let (path, body) = match wait_secs {
-        0 => ("send", deposit.to_json()),
-        secs => ("rpc", deposit.to_json_waiting(secs)),
+    if wait_secs == 0 {
+        return Ok(None);
+    }
+    let limit = Duration::from_secs(wait_secs) + GRACE;
+    let answer = match post(transport, mailbox, "rpc", deposit.to_json_waiting(wait_secs), limit).await {
+        Err(TransportError::Timeout { .. }) => return Ok(None),
+        answer => answer?,
     };
+    match read_answer(transport, mailbox, &deposit.id, &answer) {
+        // A relay without synchronous calls.
+        Err(TransportError::RelayRefused { status: 404 | 405, .. }) => Ok(None),
+        delivery => delivery.map(Some),
+    }
+}
+
+async fn post(
+    transport: &RelayTransport,
+    mailbox: &MailboxAddress,
+    path: &str,
+    body: String,
+    limit: Duration,
+) -> Result<Fetched, TransportError> {
     let policy = if mailbox.allow_private { Policy::Owner } else { Policy::Peer };
-    let limit = ANSWER_TIMEOUT + Duration::from_secs(wait_secs);
     let url = urls::join(&mailbox.relay, path);
-    let answer = transport.http.post_patiently(&url, body.into(), policy, MAX_ANSWER_BYTES, limit).await?;
-    read_answer(transport, mailbox, id, &answer)
+    transport.http.post_patiently(&url, body.into(), policy, MAX_ANSWER_BYTES, limit).await
 }
 
 /// v2 when the peer's ML-KEM key is known and is one, v1 otherwise (9.4).
@@ -67,7 +99,7 @@ fn seal(transport: &RelayTransport, to: &MailboxAddress, request: &[u8]) -> Resu
 fn read_answer(
     transport: &RelayTransport,
     mailbox: &MailboxAddress,
-    deposit_id: String,
+    deposit_id: &str,
     answer: &Fetched,
 ) -> Result<Delivery, TransportError> {
     if answer.status != 200 {
@@ -83,7 +115,7 @@ fn read_answer(
     if reply.is_none() && !is_queued {
         return Err(useless(&mailbox.relay, "it does not say that it queued the letter"));
     }
-    Ok(Delivery::Queued(Receipt { relay: mailbox.relay.clone(), deposit_id }))
+    Ok(Delivery::Queued(Receipt { relay: mailbox.relay.clone(), deposit_id: deposit_id.to_owned() }))
 }
 
 fn random_id() -> String {

@@ -5,7 +5,9 @@ use muretai_protocol::{
     json::Value,
     relay::{Deposit, deposit_id},
 };
-use muretai_transports::{Delivery, MailboxAddress, PeerAddress, Receipt, Transport as _, TransportError, Way};
+use muretai_transports::{
+    Delivery, MailboxAddress, PeerAddress, Receipt, Transport as _, TransportError, Way, relay::RelayTimes,
+};
 
 use crate::{
     common::{
@@ -113,6 +115,19 @@ async fn nobody_listens_and_the_letter_is_queued() {
     let answer = deliver(&transport_of(keys(1), waiting()), &peer(2, &relay), request("m1")).await.unwrap();
     assert!(matches!(answer, Delivery::Queued(_)));
     assert_eq!(relay.letters(), 1);
+}
+
+#[tokio::test]
+async fn a_relay_that_does_not_keep_to_the_time_still_gets_the_letter() {
+    let relay = FakeRelay::start().await;
+    relay.script("/rpc", [json_answer(404, r#"{"error":"no such path"}"#), Script::Hold(Vec::new())]);
+    let times = RelayTimes { answer_wait: Duration::from_millis(1), ..times() };
+    for id in ["m1", "m2"] {
+        let answer = deliver(&transport_of(keys(1), times.clone()), &peer(2, &relay), request(id)).await.unwrap();
+        assert!(matches!(answer, Delivery::Queued(receipt) if receipt.deposit_id == deposit_id(id, &did(2))));
+    }
+    assert_eq!(deposited(&relay, "/rpc"), deposited(&relay, "/send"));
+    assert_eq!(relay.letters(), 2);
 }
 
 #[tokio::test]
