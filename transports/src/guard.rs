@@ -166,6 +166,18 @@ pub(crate) fn printable(text: &str) -> String {
     short
 }
 
+/// The URL for logs: as [`printable`], and of a DID in it the last eight characters.
+pub(crate) fn loggable(text: &str) -> String {
+    let shown = printable(text);
+    match shown.find("did:key:") {
+        Some(at) => {
+            let tail: Vec<char> = shown[at..].chars().rev().take(8).collect();
+            format!("{}…{}", &shown[..at], tail.into_iter().rev().collect::<String>())
+        }
+        None => shown,
+    }
+}
+
 /// Cuts off what lets whoever reads it claim an invite, `/i/CODE` and `#d=TOKEN`, or empty a mailbox, `?token=TOKEN`.
 fn without_bearer(mut url: String) -> String {
     let end = [url.find("/i/").map(|at| at + 3), url.find(['#', '?']).map(|at| at + 1)].into_iter().flatten().min();

@@ -154,6 +154,8 @@ fn printed_urls_hide_userinfo_and_stay_short() {
     assert_eq!(printable("https://example.com/me/i/Ab3-_x"), "https://example.com/me/i/…");
     assert_eq!(printable("https://example.com/i/Ab3 x"), "https://example.com/i/…");
     assert_eq!(printable("https://example.com/x#d=secret"), "https://example.com/x#…");
+    assert_eq!(loggable("https://example.com/card/did:key:z6MkhaXgBZDv"), "https://example.com/card/…haXgBZDv");
+    assert_eq!(loggable("https://example.com/card"), "https://example.com/card");
     assert_eq!(printable("https://example.com/listen?token=secret"), "https://example.com/listen?…");
     assert_eq!(printable("https://example.com/i/"), "https://example.com/i/");
     assert!(printable(&"x".repeat(5_000)).chars().count() <= 301);

@@ -157,7 +157,7 @@ impl Client {
         }
         let started = Instant::now();
         let response = builder.send().await.map_err(|error| self.sort(error, target))?;
-        tracing::debug!(url = guard::printable(target.as_str()), status = response.status().as_u16(), elapsed = ?started.elapsed());
+        tracing::debug!(url = guard::loggable(target.as_str()), status = response.status().as_u16(), elapsed = ?started.elapsed());
         Ok(response)
     }
 

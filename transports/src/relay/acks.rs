@@ -62,6 +62,11 @@ impl Acks {
         self.not_before = None;
     }
 
+    /// Forgets the pause after a failure: this is the last occasion.
+    pub(super) fn hurry(&mut self) {
+        self.not_before = None;
+    }
+
     /// It did not take it; again, first of all, and not before `again`.
     pub(super) fn failed(&mut self, mut batch: Vec<String>, now: Instant, again: Instant) {
         self.is_under_way = false;

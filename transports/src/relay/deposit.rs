@@ -80,7 +80,13 @@ async fn post(
 ) -> Result<Fetched, TransportError> {
     let policy = if mailbox.allow_private { Policy::Owner } else { Policy::Peer };
     let url = urls::join(&mailbox.relay, path);
-    transport.http.post_patiently(&url, body.into(), policy, MAX_ANSWER_BYTES, limit).await
+    let body = Bytes::from(body);
+    let send = || transport.http.post_patiently(&url, body.clone(), policy, MAX_ANSWER_BYTES, limit);
+    match send().await {
+        // A connection that was kept from before may close while it is used. A repeated deposit makes no second copy.
+        Err(TransportError::Closed { .. }) => send().await,
+        answer => answer,
+    }
 }
 
 /// v2 when the peer's ML-KEM key is known and is one, v1 otherwise (9.4).

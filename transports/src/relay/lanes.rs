@@ -152,12 +152,14 @@ impl Lanes {
     }
 
     /// The letter at hand could not be handled and will not be tried again by us; nor will those behind it, so that
-    /// their order is kept. They stay in hand. Says how many they are.
-    pub(super) fn abandoned(&mut self, sender: &Sender) -> u64 {
-        self.stopped(sender).map_or(0, |lane| {
-            lane.not_before = None;
-            lane.waiting.len() as u64
-        })
+    /// their order is kept. They stay in hand.
+    pub(super) fn abandoned(&mut self, sender: &Sender) {
+        self.stopped(sender);
+    }
+
+    /// Letters that are in hand and were not handled.
+    pub(super) fn waiting(&self) -> u64 {
+        self.lanes.values().map(|lane| lane.waiting.len() as u64).sum()
     }
 
     fn stopped(&mut self, sender: &Sender) -> Option<&mut Lane> {

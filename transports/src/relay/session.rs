@@ -148,10 +148,8 @@ impl Session {
         loop {
             self.start();
             if self.is_closing && self.is_done() {
-                return match self.failure {
-                    Some(error) => Err(error),
-                    None => Ok(self.drained),
-                };
+                self.drained.left = self.lanes.waiting();
+                return self.failure.map_or(Ok(self.drained), Err);
             }
             if self.is_closing {
                 source = None;
@@ -212,6 +210,7 @@ impl Session {
     fn close(&mut self) {
         self.is_closing = true;
         self.ack_backoff.reset();
+        self.acks.hurry();
         if self.mode == Mode::Listen || self.failure.is_some() {
             self.lanes.drop_waiting();
         }
@@ -273,8 +272,7 @@ impl Session {
 
     fn not_now(&mut self, sender: &Sender) {
         if self.mode == Mode::Drain {
-            self.drained.left += self.lanes.abandoned(sender);
-            return;
+            return self.lanes.abandoned(sender);
         }
         let times = &self.times;
         self.lanes.postponed(sender, |failures| {

@@ -201,9 +201,18 @@ async fn what_is_no_relay_takes_no_letters() {
     relay.script("/send", [elsewhere]);
     let error = deliver(&transport(1), &peer(2, &relay), request("m1")).await.unwrap_err();
     assert!(matches!(error, TransportError::RedirectRefused { .. }), "{error:?}");
-    relay.script("/send", [Script::Cut]);
+    relay.script("/send", [Script::Cut, Script::Cut]);
     let error = deliver(&transport(1), &peer(2, &relay), request("m1")).await.unwrap_err();
     assert!(!error.is_unreachable(), "the relay may have it: {error:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_meanwhile_is_made_anew() {
+    let relay = FakeRelay::start().await;
+    relay.script("/send", [Script::Cut]);
+    deliver(&transport(1), &peer(2, &relay), request("m1")).await.unwrap();
+    let [first, again] = &deposited(&relay, "/send")[..] else { panic!() };
+    assert_eq!(first, again);
 }
 
 #[tokio::test]

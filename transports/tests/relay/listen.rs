@@ -232,6 +232,17 @@ async fn a_stop_does_not_wait_for_what_cannot_be_taken_or_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_stop_does_not_wait_as_long_as_a_relay_asks_for() {
+    let relay = FakeRelay::start().await;
+    relay.script("/ack", vec![Script::Answer(429, "retry-after: 3600\r\n", "{}".to_owned()); 2]);
+    let mut south = listen(&relay);
+    relay.store(&did(2), item(1, 2, "hello"));
+    relay.until(|state| state.log.iter().any(|seen| seen.path == "/ack")).await;
+    south.stop.stop();
+    south.ended().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_listener_that_was_stopped_before_does_nothing() {
     let relay = FakeRelay::start().await;
     let transport = transport(2).at(place(&relay, 1), None);

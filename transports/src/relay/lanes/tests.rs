@@ -110,12 +110,13 @@ fn what_is_postponed_holds_back_its_own_sender_alone() {
 fn what_is_abandoned_stays_in_hand_with_all_behind_it() {
     let mut lanes = lanes(&[("1", "north"), ("2", "north"), ("3", "east")]);
     let started = start(&mut lanes);
-    assert_eq!(lanes.abandoned(&started[0].1), 2);
+    lanes.abandoned(&started[0].1);
     lanes.handled(&started[1].1);
     assert!(lanes.is_idle() && lanes.start().is_none());
     assert!(!lanes.take(letter("2", "north")));
     assert!(lanes.take(letter("4", "north")));
     assert!(lanes.start().is_none(), "what comes later does not overtake");
+    assert_eq!(lanes.waiting(), 3);
 }
 
 #[test]
