@@ -1,17 +1,24 @@
 //! Making and claiming invites (section 7).
+mod answer;
 mod claim;
 pub mod error;
+mod pending;
+mod relayed;
 
 use std::time::Duration;
 
 use muretai_protocol::{
     UnixSeconds, base64,
     invite::{self, InviteSpec, Link, LinkError},
-    json::Value,
+    json::{self, Value},
     limits::INVITE_TTL_SECS,
-    urls,
+    text, urls,
 };
 use muretai_store::{contacts::Contact, invites::InviteRow};
+use muretai_transports::{
+    guard::{self, Policy},
+    relay::directory::Relay,
+};
 
 use crate::{
     Agent,
@@ -20,6 +27,7 @@ use crate::{
     serve::URL_SETTING,
 };
 
+pub(crate) use answer::{CLAIM_REFUSED, CLAIMED, Settled, awaits, settle};
 pub use error::{ClaimError, InviteError};
 
 /// Seconds that an invite may live.
@@ -28,6 +36,8 @@ const TTL_SECS: std::ops::RangeInclusive<u64> = 60..=365 * 86_400;
 const MAX_NOTE_BYTES: usize = 1_000;
 /// Random bytes of a short link's code, 12 characters: too many to guess while an invite lives.
 const CODE_BYTES: usize = 9;
+/// How long a relay may take to keep an invite.
+const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What `invite create` is told.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +57,7 @@ pub struct InviteRequest {
 /// A new invite.
 #[derive(Debug, Clone)]
 pub struct NewInvite {
-    /// `<url>/i/<code>`.
+    /// `<url>/i/<code>`, or the same below the relay.
     pub link: String,
     /// `agent://invite?d=…`, needs no fetch.
     pub token_link: String,
@@ -57,8 +67,10 @@ pub struct NewInvite {
     pub code: String,
     /// The first second in which it is no longer valid.
     pub expires: UnixSeconds,
-    /// Where the joiner will dial.
+    /// Where the joiner will dial; empty when nothing but a relay is known.
     pub url: String,
+    /// The relay that keeps the invite, and the claim while this agent is off.
+    pub relay: Option<String>,
     /// No `serve` of this agent is running now.
     pub is_offline: bool,
 }
@@ -91,8 +103,10 @@ pub struct Claimed {
     pub contact: Contact,
     /// We were connected already.
     pub was_known: bool,
-    /// The claim lies at a relay; the inviter has not answered yet.
+    /// The claim lies at a relay; the inviter has not answered yet. It is trusted for now, until it refuses.
     pub is_pending: bool,
+    /// The relay where a pending claim lies.
+    pub at_relay: Option<String>,
     /// What the invite says that it is for: the inviter's words, unsafe to show raw.
     pub purpose: Option<String>,
     /// What did not go as wished and does not matter much, one sentence each.
@@ -100,10 +114,10 @@ pub struct Claimed {
 }
 
 impl Agent {
-    /// Mints and stores an invite.
+    /// Mints and stores an invite. One with a relay is left there, and this agent has its mailbox there from then on.
     ///
     /// # Errors
-    /// Nothing is stored when the request is out of bounds or no address is known.
+    /// Nothing is stored when the request is out of bounds, no address is known, or the relay does not keep it.
     pub async fn create_invite(&self, request: &InviteRequest) -> Result<NewInvite, InviteError> {
         let ttl_secs = request.ttl.map_or(INVITE_TTL_SECS as u64, |ttl| ttl.as_secs());
         if !TTL_SECS.contains(&ttl_secs) {
@@ -114,7 +128,12 @@ impl Agent {
                 return Err(InviteError::TextTooLong { what, bytes: text.len() });
             }
         }
-        let url = self.invite_base(request.url.as_deref()).await?;
+        let relay = request.relay.as_deref().map(relay_base).transpose()?;
+        let url = match self.invite_base(request.url.as_deref()).await {
+            // Whoever claims it writes to the relay.
+            Err(InviteError::NoUrl) if relay.is_some() => String::new(),
+            url => url?,
+        };
         let created = now();
         let row = InviteRow {
             nonce: hex(&random::<16>()),
@@ -127,16 +146,23 @@ impl Agent {
             used_by: None,
             used: None,
         };
-        let card = self.mint(&row, &url, request.purpose.as_deref());
-        let row = InviteRow { card: card.to_json(), ..row };
+        let card = self.mint(&row, &url, request.purpose.as_deref(), relay.as_deref());
+        let mut row = InviteRow { card: card.to_json(), ..row };
+        if let Some(relay) = &relay {
+            row.code = self.leave_invite(relay, &card).await?;
+        }
         self.store().add_invite(&row).await?;
+        if let Some(relay) = &relay {
+            self.remember_mailbox(relay).await?;
+        }
         Ok(NewInvite {
-            link: invite::short_link(&url, &row.code),
+            link: invite::short_link(relay.as_deref().unwrap_or(&url), &row.code),
             token_link: invite::token_link(&card),
             nonce: row.nonce,
             code: row.code,
             expires: row.expires,
             url,
+            relay,
             is_offline: self.served_by().is_none(),
         })
     }
@@ -160,7 +186,19 @@ impl Agent {
         Ok(self.store().revoke_invite(&key, now()).await?)
     }
 
-    fn mint(&self, row: &InviteRow, url: &str, purpose: Option<&str>) -> Value {
+    /// Leaves an invite at a relay; gives its code there. What the relay says of a link is not taken: the owner hands on
+    /// one that leads to the relay that was named.
+    async fn leave_invite(&self, relay: &str, card: &Value) -> Result<String, InviteError> {
+        let place = Relay { base: relay, policy: Policy::Owner, timeout: RELAY_TIMEOUT };
+        let minted = place.mint_invite(&self.inner.http, card).await;
+        let code = minted.map_err(|source| InviteError::Relay { relay: relay.to_owned(), source })?.code;
+        match self.store().invites().await?.iter().any(|invite| invite.code == code) {
+            true => Err(InviteError::CodeTaken { relay: relay.to_owned() }),
+            false => Ok(code),
+        }
+    }
+
+    fn mint(&self, row: &InviteRow, url: &str, purpose: Option<&str>, relay: Option<&str>) -> Value {
         let spec = InviteSpec {
             name: self.name(),
             url,
@@ -168,7 +206,7 @@ impl Agent {
             nonce: &row.nonce,
             exp: row.expires,
             purpose,
-            relay: None,
+            relay,
             enc_pub: Some(&self.enc_pub()),
         };
         invite::mint(self.key(), &spec)
@@ -178,7 +216,10 @@ impl Agent {
     async fn invite_base(&self, url: Option<&str>) -> Result<String, InviteError> {
         let url = match url {
             Some(url) => url.trim().to_owned(),
-            None => self.store().setting(URL_SETTING).await?.ok_or(InviteError::NoUrl)?,
+            None => {
+                let served = self.store().setting(URL_SETTING).await?;
+                served.filter(|url| !url.is_empty()).ok_or(InviteError::NoUrl)?
+            }
         };
         match urls::canonical_base(&url) {
             Ok(base) if urls::is_wildcard(&base) => Err(InviteError::Wildcard(base)),
@@ -186,6 +227,20 @@ impl Agent {
             Err(source) => Err(InviteError::BadUrl { url, source }),
         }
     }
+}
+
+/// The relay that keeps an invite, beside what this agent keeps of it: what is revoked here can be fetched there until it
+/// expires, and is refused when it is claimed.
+pub fn relay_of(invite: &InviteRow) -> Option<String> {
+    let card = json::parse(invite.card.as_bytes()).ok()?;
+    card.member("relay").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The address of a relay as the owner gave it, without a slash at its end.
+fn relay_base(relay: &str) -> Result<String, InviteError> {
+    let url = relay.trim().trim_end_matches('/');
+    let is_dialled = urls::is_plain_url(url) && guard::check_url(url, Policy::Owner).is_ok();
+    if is_dialled { Ok(url.to_owned()) } else { Err(InviteError::BadRelay { url: text::one_line(relay, 200) }) }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod card;
+pub mod directory;
 pub mod fault;
 pub mod home;
 pub mod invites;

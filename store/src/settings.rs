@@ -51,4 +51,17 @@ impl Store {
         })
         .await
     }
+
+    /// Sets a key to `new` where it has the value `old`; says whether it had.
+    pub async fn replace_setting(&self, key: &str, old: &str, new: &str) -> Result<bool, StoreError> {
+        let (key, old, new) = (key.to_owned(), old.to_owned(), new.to_owned());
+        self.write(|conn| {
+            Box::pin(async move {
+                let replacing = query("UPDATE settings SET value = ? WHERE key = ? AND value = ?");
+                let done = replacing.bind(new).bind(key).bind(old).execute(conn).await?;
+                Ok(done.rows_affected() == 1)
+            })
+        })
+        .await
+    }
 }

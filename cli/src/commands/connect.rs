@@ -68,6 +68,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         ask: args.ask.clone(),
         timeout: context.timeout(args.timeout)?,
         allow_private: context.allow_private(args.allow_private)?,
+        receiver: Default::default(),
     };
     context::block_on(async {
         let agent = context.open(request.timeout).await?;

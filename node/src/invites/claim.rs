@@ -4,6 +4,9 @@
 //! take back, whenever we are stopped. What must not be lost between the two is the invite itself, because a short
 //! link leads nowhere once it is spent; so the card is kept before the claim is sent. Whoever is stopped in between
 //! claims the same link again, and the inviter gives the same DID the same success.
+//!
+//! An inviter that is off gets the claim through its relay ([`relayed`](super::relayed)), and is trusted from then on:
+//! that trust waits for its answer, which confirms it or takes it back ([`answer`](super::answer)).
 use std::time::Duration;
 
 use muretai_protocol::{
@@ -21,69 +24,170 @@ use muretai_store::{
     contacts::{Contact, CoordinateSource, Coordinates, Introduce, Relation},
 };
 use muretai_transports::{
+    MailboxAddress,
     guard::{self, Policy},
     http::FetchOptions,
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{ClaimError, ClaimRequest, Claimed};
+use super::{ClaimError, ClaimRequest, Claimed, pending::Pending};
 use crate::{
-    Agent,
+    Agent, Fault,
     agent::{now, random},
     send::{
         SendRequest,
         access::{Network, network_of},
         answer::Response,
+        peer::status_fault,
         target::{self, host_of},
     },
-    trust::call::{NoAnswer, Place},
+    trust::call::{NoAnswer, Place, before_relay},
 };
 
 const METHOD: &str = "onboard/claim";
+/// The status of the notice that follows a claim.
+pub(super) const GREETING: &str = "greeting";
 /// Redirects that the fetch of an invite follows (12.1).
 const INVITE_REDIRECTS: u8 = 5;
 /// How long one request of a claim may take: there is nothing behind it that thinks.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// An invite, and how its inviter is reached.
+pub(super) struct Errand {
+    pub(super) invite: Invite,
+    /// Where it is dialled.
+    pub(super) base: Option<String>,
+    /// The owner lets us dial its local addresses.
+    pub(super) allow_private: bool,
+    /// Where it gets its mail.
+    pub(super) mailbox: Option<MailboxAddress>,
+    /// The relay that the owner wants the answer at.
+    pub(super) home: Option<String>,
+    /// There was trust before.
+    pub(super) was_known: bool,
+}
+
+/// What became of a claim that got through.
+pub(super) enum Presented {
+    /// The inviter accepted it.
+    Accepted,
+    /// It lies at the inviter's relay.
+    Left(Box<Pending>),
+}
+
 impl Agent {
     /// Redeems a link: fetch and verify the invite, `onboard/claim`, store the contact, greeting. A claim that fails
     /// leaves no contact behind. Claiming again is a success that changes nothing: a contact keeps its name, and gets
-    /// no second greeting.
+    /// no second greeting. A claim that lies at a relay is pending; whoever claims meanwhile asks once more.
+    ///
+    /// # Errors
+    /// A claim whose relay gave no answer may still be accepted; the inviter is a contact then.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<Claimed, ClaimError> {
         let deadline = Instant::now() + request.timeout;
         let link = invite::parse_link(&request.link)?;
-        let (typed, kept) = match &link {
-            Link::Fetch(url) => (network_of(url), Some(format!("claim:{url}"))),
-            Link::Token(_) => (Network::Other, None),
+        let (link_url, kept) = match &link {
+            Link::Fetch(url) => (Some(url.clone()), Some(format!("claim:{url}"))),
+            Link::Token(_) => (None, None),
         };
+        let home = request.relay.as_deref().map(home).transpose()?;
         let invite = self.invite_of(link, kept.as_deref(), request, deadline).await?;
         let known = self.store().contact(&invite.did).await?;
-        let was_known = known.as_ref().is_some_and(|known| known.relation == Relation::Direct);
         self.check_wishes(request, &invite, known.as_ref()).await?;
-        let base = urls::canonical_base(&invite.url).ok().filter(|base| !urls::is_wildcard(base));
-        let base = base.ok_or(ClaimError::NoAddress)?;
-        // The owner saw the link: when its host is local, an inviter on that same network is what was meant.
-        let allow_private = request.allow_private || (typed != Network::Other && network_of(&base) == typed);
-        let policy = self.policy_for_named(&base, allow_private);
-        if let Err(error) = self.present(&invite, &base, policy, request, deadline).await {
-            if let (true, Some(key)) = (error.is_spent(), &kept) {
-                self.store().set_setting(key, None).await?;
+        let errand = self.errand(invite, known.as_ref(), link_url.as_deref(), home, request).await?;
+        let presented = self.present(&errand, request, deadline).await;
+        let purpose = errand.invite.purpose.clone();
+        match presented {
+            Err(error) => {
+                if error.is_spent() {
+                    if let Some(key) = &kept {
+                        self.store().set_setting(key, None).await?;
+                    }
+                    self.give_up(&errand.invite).await?;
+                }
+                Err(error)
             }
-            return Err(error);
+            Ok(Presented::Accepted) => {
+                let was_known = errand.was_known;
+                let (contact, notes) = self.accepted(errand, request, deadline).await?;
+                Ok(Claimed { contact, was_known, is_pending: false, at_relay: None, purpose, notes })
+            }
+            Ok(Presented::Left(pending)) => {
+                let claimed = self.await_inviter(*pending, &errand, request).await?;
+                Ok(Claimed { purpose, ..claimed })
+            }
         }
-        let purpose = invite.purpose.clone();
-        let (contact, notes) = if was_known {
-            let contact = self.store_inviter(invite, base, allow_private).await?;
-            let notes = already_known(&contact, request);
-            (contact, notes)
-        } else {
-            let (contact, mut notes) = self.connect(request, invite, base, allow_private).await?;
-            if !request.no_greeting {
-                notes.extend(self.greet(&contact, deadline).await);
-            }
-            (contact, notes)
+    }
+
+    /// Which ways lead to the inviter, and what may be dialled on them.
+    async fn errand(
+        &self,
+        invite: Invite,
+        known: Option<&Contact>,
+        link_url: Option<&str>,
+        home: Option<String>,
+        request: &ClaimRequest,
+    ) -> Result<Errand, ClaimError> {
+        let is_direct = known.is_some_and(|known| known.relation == Relation::Direct);
+        let was_known = is_direct && !self.store().is_provisional(&invite.did).await?;
+        let typed = link_url.map_or(Network::Other, network_of);
+        let base = urls::canonical_base(&invite.url).ok().filter(|base| !urls::is_wildcard(base));
+        // The owner saw the link: when its host is local, an inviter on that same network is what was meant.
+        let is_meant = |url: &str| typed != Network::Other && network_of(url) == typed;
+        let allow_private = request.allow_private || base.as_deref().is_some_and(is_meant);
+        let relay = invite.relay.clone().or_else(|| relay_beside(&invite, link_url));
+        let told = Coordinates { relay, enc_pub: invite.enc_pub.clone(), ..Coordinates::default() };
+        let is_near = |relay: &str| {
+            let is_home = home.as_deref().is_some_and(|home| urls::same_scope(home, relay));
+            is_home || self.policy_for_named(relay, request.allow_private || is_meant(relay)) == Policy::Owner
         };
-        Ok(Claimed { contact, was_known, is_pending: false, purpose, notes })
+        let mailbox = self.mailbox_at(&told, is_near).await?;
+        if base.is_none() && mailbox.is_none() {
+            return Err(ClaimError::NoAddress);
+        }
+        Ok(Errand { invite, base, allow_private, mailbox, home, was_known })
+    }
+
+    /// Sends the claim: directly, and where nobody is there through the relay.
+    async fn present(
+        &self,
+        errand: &Errand,
+        request: &ClaimRequest,
+        deadline: Instant,
+    ) -> Result<Presented, ClaimError> {
+        let Some(base) = &errand.base else { return self.present_by_relay(errand, request, deadline).await };
+        if errand.mailbox.is_none() {
+            return self.present_directly(errand, base, request, deadline).await;
+        }
+        match self.present_directly(errand, base, request, before_relay(deadline)).await {
+            Err(error) if error.is_nobody() => {
+                tracing::info!(error = &error as &dyn std::error::Error, "the inviter is not there; trying its relay");
+                self.present_by_relay(errand, request, deadline).await
+            }
+            result => result,
+        }
+    }
+
+    /// The inviter accepted: there is trust both ways now, or still.
+    pub(super) async fn accepted(
+        &self,
+        errand: Errand,
+        request: &ClaimRequest,
+        deadline: Instant,
+    ) -> Result<(Contact, Vec<String>), ClaimError> {
+        self.settle_twins(&errand.invite.did).await?;
+        let contact = self.store().connect(&self.inviter(&errand)).await?;
+        if errand.was_known {
+            let notes = already_known(&contact, request);
+            return Ok((contact, notes));
+        }
+        let (contact, mut notes) = self.named(contact, request).await?;
+        if let Some(home) = &errand.home {
+            self.remember_mailbox(home).await?;
+        }
+        if !request.no_greeting {
+            notes.extend(self.greet(&contact, deadline).await);
+        }
+        Ok((contact, notes))
     }
 
     /// The verified invite behind a link. What a short link led to is kept under `key`, for the day when the link is
@@ -158,79 +262,78 @@ impl Agent {
     }
 
     /// Sends the claim until somebody says something about it.
-    async fn present(
+    async fn present_directly(
         &self,
-        invite: &Invite,
+        errand: &Errand,
         base: &str,
-        policy: Policy,
         request: &ClaimRequest,
         deadline: Instant,
-    ) -> Result<(), ClaimError> {
+    ) -> Result<Presented, ClaimError> {
         let url = urls::post_address(base);
+        let policy = self.policy_for_named(base, errand.allow_private);
         let place = Place { url: &url, policy, deadline, each: request.timeout.min(CALL_TIMEOUT) };
+        let mut about = self.about_us().await?;
+        if let Some(home) = &errand.home {
+            about.insert("relay".to_owned(), home.as_str().into());
+        }
         // Signed anew each time: a repeated id would be answered as a duplicate, and not with the result.
-        match self.exchange(&place, || self.claim_body(invite)).await {
-            Ok(response) => accepted(response, invite, url),
+        let fresh = || {
+            let message_id = MessageId::from_random(random());
+            let body = self.claim_body(&errand.invite, &message_id, about.clone());
+            (message_id.as_str().to_owned(), body)
+        };
+        match self.exchange(&place, fresh).await {
+            Ok(response) => accepted(response, &errand.invite, url).map(|()| Presented::Accepted),
             Err(NoAnswer::Transport { source, .. }) => Err(ClaimError::Transport { url, source }),
             Err(NoAnswer::TimedOut { after }) => Err(ClaimError::TimedOut { url, after }),
         }
     }
 
-    /// The id of a fresh request, and its bytes.
-    fn claim_body(&self, invite: &Invite) -> (String, String) {
-        let message_id = MessageId::from_random(random());
+    /// The bytes of a claim with what the inviter needs to know of this agent.
+    pub(super) fn claim_body(&self, invite: &Invite, message_id: &MessageId, about: Object) -> String {
         let draft = Draft {
             role: Role::User,
             to: invite.did.as_str(),
-            message_id: &message_id,
+            message_id,
             context_id: None,
             text: METHOD,
             timestamp: now(),
             extra: Object::new(),
         };
-        let mut params = Object::new();
+        let mut params = about;
         params.insert("message".to_owned(), message::sign(self.key(), &draft));
         params.insert("nonce".to_owned(), invite.nonce.as_str().into());
-        params.insert("name".to_owned(), self.name().into());
-        params.insert("enc_pub".to_owned(), self.enc_pub().into());
-        if let Some(url) = self.served_url() {
-            params.insert("url".to_owned(), url.into());
-        }
-        let id = message_id.as_str().to_owned();
-        let body = rpc::request(&id, METHOD, &params.into());
-        (id, body)
+        rpc::request(message_id.as_str(), METHOD, &params.into())
     }
 
-    async fn store_inviter(&self, invite: Invite, base: String, allow_private: bool) -> Result<Contact, StoreError> {
-        let introduce = Introduce {
-            did: invite.did,
-            peer_name: Some(invite.name).filter(|name| !name.is_empty()),
+    /// What the invite tells of the inviter.
+    pub(super) fn inviter(&self, errand: &Errand) -> Introduce {
+        let Invite { did, name, relay, enc_pub, .. } = errand.invite.clone();
+        Introduce {
+            did,
+            peer_name: Some(name).filter(|name| !name.is_empty()),
             own_name: Some(self.name().to_owned()),
             coordinates: Coordinates {
-                url: Some(base),
-                relay: invite.relay,
-                enc_pub: invite.enc_pub,
+                url: errand.base.clone(),
+                relay: errand.mailbox.as_ref().map(|mailbox| mailbox.relay.clone()).or(relay),
+                enc_pub,
                 enc_pub_pq: None,
             },
             source: CoordinateSource::Invite,
-            allow_private,
+            allow_private: errand.allow_private,
             now: now(),
-        };
-        self.store().connect(&introduce).await
+        }
     }
 
-    async fn connect(
+    /// The new contact under the name that the owner wants.
+    pub(super) async fn named(
         &self,
+        mut contact: Contact,
         request: &ClaimRequest,
-        invite: Invite,
-        base: String,
-        allow_private: bool,
     ) -> Result<(Contact, Vec<String>), ClaimError> {
-        let did = invite.did.clone();
-        let mut contact = self.store_inviter(invite, base, allow_private).await?;
         let mut notes = Vec::new();
         if let Some(name) = request.name.as_ref().filter(|name| **name != contact.name) {
-            match self.store().rename_contact(&did, name).await {
+            match self.store().rename_contact(&contact.did, name).await {
                 Ok(_) => contact.name.clone_from(name),
                 Err(StoreError::NameTaken(_)) => {
                     notes.push(format!("the name {name} was taken meanwhile, the contact is {}", contact.name));
@@ -245,7 +348,7 @@ impl Agent {
     async fn greet(&self, contact: &Contact, deadline: Instant) -> Option<String> {
         let request = SendRequest {
             target: contact.did.to_string(),
-            text: format!("Hello, this is {}. I have accepted your invite.", self.name()),
+            text: self.greeting(),
             context_id: None,
             reply_to: None,
             timeout: deadline.saturating_duration_since(Instant::now()).min(CALL_TIMEOUT),
@@ -254,8 +357,35 @@ impl Agent {
             allow_private: false,
             via: None,
         };
-        let error = self.send_notice(&request, "greeting").await.err()?;
+        let error = self.send_notice(&request, GREETING).await.err()?;
         Some(format!("the greeting was not delivered: {error}"))
+    }
+
+    /// What the inviter's owner reads of whoever accepted an invite.
+    pub(super) fn greeting(&self) -> String {
+        format!("Hello, this is {}. I have accepted your invite.", self.name())
+    }
+}
+
+/// The relay that the owner named for answers.
+fn home(relay: &str) -> Result<String, ClaimError> {
+    super::relay_base(relay).map_err(|_| ClaimError::BadRelay { url: one_line(relay, 200) })
+}
+
+/// Where a card that names no relay was fetched from is its relay (7.2), unless that is the inviter itself.
+fn relay_beside(invite: &Invite, link_url: Option<&str>) -> Option<String> {
+    let (base, _) = link_url?.rsplit_once("/i/")?;
+    (urls::is_plain_url(base) && !urls::same_scope(&invite.url, base)).then(|| base.to_owned())
+}
+
+impl ClaimError {
+    /// Nobody said anything about the claim, so that another way is worth a try.
+    fn is_nobody(&self) -> bool {
+        match self {
+            ClaimError::Transport { .. } | ClaimError::TimedOut { .. } => true,
+            ClaimError::NotAnAnswer { status, .. } => status_fault(*status) == Fault::Unreachable,
+            _ => false,
+        }
     }
 }
 
@@ -302,7 +432,7 @@ fn check_places(invite: &Invite) -> Result<(), ClaimError> {
 
 /// Reads the inviter's answer. Its result is not signed, so it must at least say what 5.2 has it say: `ok`, and the
 /// inviter's DID. Another DID is a wrong address; anything else is no acceptance.
-fn accepted(response: Response, invite: &Invite, url: String) -> Result<(), ClaimError> {
+pub(super) fn accepted(response: Response, invite: &Invite, url: String) -> Result<(), ClaimError> {
     match response {
         Response::Result(result) => match result.member("did").and_then(Value::as_str) {
             Some(found) if found != invite.did.as_str() => {

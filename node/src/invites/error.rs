@@ -38,6 +38,27 @@ pub enum InviteError {
     /// An address that can be bound and not dialled.
     #[error("{0} is a wildcard that nobody can dial")]
     Wildcard(String),
+    /// No relay's address.
+    #[error("{url:?} cannot be a relay's address")]
+    BadRelay {
+        /// As given.
+        url: String,
+    },
+    /// The relay does not keep the invite.
+    #[error("the relay {relay} does not keep the invite")]
+    Relay {
+        /// Which.
+        relay: String,
+        /// Why.
+        #[source]
+        source: TransportError,
+    },
+    /// The relay gave a code that is in use.
+    #[error("the relay {relay} gave the code of another invite")]
+    CodeTaken {
+        /// Which.
+        relay: String,
+    },
     /// Too short or too long a life.
     #[error("an invite lives 60 to 31536000 seconds, not {secs}")]
     TtlOutOfRange {
@@ -64,7 +85,12 @@ impl InviteError {
     /// Whose fault.
     pub fn fault(&self) -> Fault {
         match self {
-            InviteError::NoUrl | InviteError::Store(_) => Fault::Failed,
+            InviteError::NoUrl | InviteError::Store(_) | InviteError::CodeTaken { .. } => Fault::Failed,
+            InviteError::Relay { source: TransportError::RelayRefused { status, .. }, .. } => match status {
+                429 | 503 => Fault::Failed,
+                _ => Fault::PeerRefused,
+            },
+            InviteError::Relay { source, .. } => transport_fault(source),
             _ => Fault::Usage,
         }
     }
@@ -72,7 +98,17 @@ impl InviteError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            InviteError::NoUrl => "start `muretai serve` first, or say where the agent will be with `--url`",
+            InviteError::NoUrl => {
+                "start `muretai serve` first, say where the agent will be with `--url`, or let a relay keep the invite \
+                 with `--relay`"
+            }
+            InviteError::BadRelay { .. } => "write it like https://relay.example, without `?` and `#`",
+            InviteError::Relay { source: TransportError::RelayRefused { status: 429, .. }, .. } => {
+                "nothing was stored; a relay keeps few invites of one agent, and each until it expires: try again then, \
+                 make them with a shorter `--ttl`, or without `--relay`"
+            }
+            InviteError::Relay { .. } => "nothing was stored; check the relay's address, or make it without `--relay`",
+            InviteError::CodeTaken { .. } => "nothing was stored; try again, or use another relay",
             InviteError::Wildcard(_) => "give `--url` with the address that others dial",
             InviteError::BadUrl { .. } => "write it like https://agent.example or http://192.168.1.5:8080",
             InviteError::Link(_) => "give the nonce or the code instead (`muretai invite list`)",
@@ -172,6 +208,12 @@ pub enum ClaimError {
         /// Why, in words.
         reason: &'static str,
     },
+    /// No relay's address.
+    #[error("{url:?} cannot be a relay's address")]
+    BadRelay {
+        /// As given.
+        url: String,
+    },
     /// Nothing came back.
     #[error("{}", not_through(.url, 1, .source))]
     Transport {
@@ -208,7 +250,7 @@ impl ClaimError {
     /// Whose fault.
     pub fn fault(&self) -> Fault {
         match self {
-            ClaimError::Link(_) | ClaimError::BadName { .. } => Fault::Usage,
+            ClaimError::Link(_) | ClaimError::BadName { .. } | ClaimError::BadRelay { .. } => Fault::Usage,
             ClaimError::Forged(_) | ClaimError::OtherDid { .. } => Fault::Unverified,
             ClaimError::NotValid { .. } | ClaimError::Refused { .. } => Fault::PeerRefused,
             ClaimError::Transport { source, .. } => transport_fault(source),
@@ -237,6 +279,7 @@ impl ClaimError {
             ClaimError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
             ClaimError::NotAccepted { .. } => "nothing was kept; ask the inviter what its agent says",
             ClaimError::OtherDid { .. } => "nothing was kept; ask the inviter which address is right",
+            ClaimError::BadRelay { .. } => "write it like https://relay.example, without `?` and `#`",
             ClaimError::Blocked(_) => "`muretai contacts unblock NAME` lets it in again",
             ClaimError::NameTaken(_) => "choose another name, or rename the other contact",
             ClaimError::BadName { .. } => "choose another name",

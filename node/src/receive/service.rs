@@ -263,7 +263,7 @@ impl Receiver {
                 return hold::hold(&self.desk(now).await?, passed, extra, introduction.as_deref(), back).await;
             }
         };
-        told::take(agent, &passed, state, now).await;
+        let is_for_owner = told::take(agent, &passed, state, now).await?;
         if told::did_not_open(passed.verified.message()) && self.inner.stale_keys.note(passed.verified.from()) {
             self.inner.errands.notify_one();
         }
@@ -272,7 +272,7 @@ impl Receiver {
         }
         let extra = take_extra(&mut passed)?;
         let (settles, is_answer) = (about.settles, about.is_answer);
-        let admitted = Admitted { passed, extra, settles, is_answer, back, received: now };
+        let admitted = Admitted { passed, extra, settles, is_answer, is_for_owner, back, received: now };
         self.inner.answerer.answer(agent, admitted, state).await
     }
 

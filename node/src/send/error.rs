@@ -105,6 +105,14 @@ pub enum SendError {
     /// A failure of a message that is not tried again by itself: it is not in the outbox.
     #[error(transparent)]
     NotKept(Box<SendError>),
+    /// No address is known, and relays that may know one could not be asked.
+    #[error("no address is known for {who}, and {} could not be asked", .silent.join(", "))]
+    NotListed {
+        /// The contact's name, or the DID.
+        who: String,
+        /// Base URLs of the relays.
+        silent: Vec<String>,
+    },
     /// The peer's card is not usable; nothing was sent.
     #[error("the peer's card cannot be used")]
     Card(#[from] CardFetchError),
@@ -212,6 +220,7 @@ impl SendError {
             SendError::Transport { source, .. } => transport_fault(source),
             SendError::HttpStatus { status, .. } => status_fault(*status),
             SendError::NoAddress { .. }
+            | SendError::NotListed { .. }
             | SendError::WayUnknown { .. }
             | SendError::NoWay { .. }
             | SendError::NotTried { .. }
@@ -257,7 +266,10 @@ impl SendError {
                     "{who} has to `muretai serve`; then its URL, or an invite that it makes now, tells where it is"
                 ));
             }
-            SendError::NoAddress { .. } => "give its card URL or domain instead of the DID, or claim an invite of it",
+            SendError::NoAddress { .. } => {
+                "give its card URL or domain instead of the DID, claim an invite of it, or use a relay that knows it"
+            }
+            SendError::NotListed { .. } => "try again when the relay is there, or give the card URL instead",
             SendError::Foreign { .. } => "add `--unverified` to speak to it all the same",
             SendError::HttpStatus { retry_after: Some(wait), message_id, .. } => {
                 let secs = wait.as_secs().max(1);

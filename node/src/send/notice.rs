@@ -44,34 +44,39 @@ impl Agent {
         if self.store().outgoing(message_id.as_str()).await?.is_some() {
             return Ok(());
         }
-        let mut extra = notice(what.extra, what.status);
-        if let Some(reply_to) = &what.reply_to {
-            extra.insert("replyTo".to_owned(), reply_to.as_str().into());
-        }
-        let (relay, enc_pub) = what.fallback.unzip();
-        let timestamp = now();
-        let outgoing = Outgoing {
-            peer: what.to.to_string(),
-            message_id: message_id.as_str().to_owned(),
-            context_id: what.context_id,
-            reply_to: what.reply_to,
-            text: what.text,
-            timestamp,
-            sig: None,
-            target: None,
-            is_auto: true,
-            keep: Some(Keep {
-                expires: UnixSeconds(timestamp.0 + LIFE_SECS),
-                via: None,
-                allow_private: false,
-                extra: Some(Value::from(extra).to_json()),
-                relay,
-                enc_pub,
-                lease: None,
-            }),
-        };
+        let outgoing = outgoing_notice(message_id, what);
         self.store().queue_outgoing(&outgoing).await?;
         self.outbox_written().notify_one();
         Ok(())
+    }
+}
+
+/// A notice as the store takes it, for whoever writes it together with something else.
+pub(crate) fn outgoing_notice(message_id: &MessageId, what: Notice) -> Outgoing {
+    let mut extra = notice(what.extra, what.status);
+    if let Some(reply_to) = &what.reply_to {
+        extra.insert("replyTo".to_owned(), reply_to.as_str().into());
+    }
+    let (relay, enc_pub) = what.fallback.unzip();
+    let timestamp = now();
+    Outgoing {
+        peer: what.to.to_string(),
+        message_id: message_id.as_str().to_owned(),
+        context_id: what.context_id,
+        reply_to: what.reply_to,
+        text: what.text,
+        timestamp,
+        sig: None,
+        target: None,
+        is_auto: true,
+        keep: Some(Keep {
+            expires: UnixSeconds(timestamp.0 + LIFE_SECS),
+            via: None,
+            allow_private: false,
+            extra: Some(Value::from(extra).to_json()),
+            relay,
+            enc_pub,
+            lease: None,
+        }),
     }
 }

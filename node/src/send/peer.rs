@@ -6,7 +6,7 @@
 //! origin that served it is dialled (D4). A signed card that names such an address is refused: an empty or wildcard
 //! scope matches nothing (12.5), and a proven statement is not to be mended by the reader.
 use muretai_protocol::{
-    Did,
+    Did, UnixSeconds,
     card::{self, Card, CardError, EnvelopeError, Expect},
     json::{self, ParseError, Value},
     limits::MAX_RESPONSE_BYTES,
@@ -39,8 +39,11 @@ pub struct PeerCard {
     pub is_signed: bool,
     /// Where it was fetched.
     pub fetched_from: String,
-    /// The canonical base to dial: the card's own, or the origin that served a card which names none.
+    /// The canonical base to dial: the card's own, or the origin that served a card which names none. Empty for a copy
+    /// that names none.
     pub base: String,
+    /// It is the copy that a relay keeps (9.6), signed at this time.
+    pub copy_signed: Option<UnixSeconds>,
     /// What may be dialled for it.
     pub(crate) policy: Policy,
 }
@@ -377,7 +380,8 @@ impl Served {
             Ok(base) if !urls::is_wildcard(&base) => base,
             _ => self.base,
         };
-        PeerCard { card, is_signed, fetched_from: self.fetched_from, base, policy: self.policy }
+        let (fetched_from, policy) = (self.fetched_from, self.policy);
+        PeerCard { card, is_signed, fetched_from, base, copy_signed: None, policy }
     }
 }
 

@@ -7,7 +7,7 @@ use muretai_store::{
 use muretai_transports::{MailboxAddress, guard::Policy};
 
 use crate::{
-    Agent,
+    Agent, Fault,
     send::{
         SendError,
         access::{Network, network_of},
@@ -43,7 +43,7 @@ pub(crate) enum Recipient {
 
 impl Agent {
     /// Finds out who is meant, by the shape of the text: what is a host or a DID is no name, whatever a contact is
-    /// called. Only a URL or a domain costs a request.
+    /// called. A URL or a domain costs a request; so does whoever is known by a DID alone, when relays may know more.
     pub(crate) async fn resolve(&self, text: &str, allow_private: bool) -> Result<Recipient, SendError> {
         let url = match target::parse(text)? {
             Target::Name(name) => match self.store().contact_named(&name).await? {
@@ -53,7 +53,10 @@ impl Agent {
             Target::Invite(_) => return Err(SendError::InviteNotClaimed),
             Target::Did(did) => match self.store().contact(&did).await? {
                 Some(contact) => return self.resolve_contact(contact, allow_private).await,
-                None => return Err(SendError::NoAddress { who: did.to_string(), is_contact: false }),
+                None => {
+                    let card = self.listed(&did, None, allow_private).await?;
+                    return Ok(Recipient::Peer(self.met_in_directory(card, None).await?));
+                }
             },
             Target::Url(url) => url,
             Target::Domain(domain) => target::domain_url(&domain),
@@ -64,31 +67,82 @@ impl Agent {
         }
     }
 
-    /// Fetches and verifies the card of whoever is meant.
+    /// Fetches and verifies the card of whoever is meant: what its agent serves, and where nobody is there, or nobody
+    /// knows where it is, the copy that relays keep.
     pub async fn card_of(&self, text: &str, allow_private: bool) -> Result<FetchedCard, SendError> {
-        let did = match target::parse(text)? {
+        let contact = match target::parse(text)? {
             Target::Name(name) => match self.store().contact_named(&name).await? {
-                Some(contact) => contact.did,
+                Some(contact) => contact,
                 None => return Err(SendError::NoSuchContact(name)),
             },
-            Target::Did(did) => did,
+            Target::Did(did) => match self.store().contact(&did).await? {
+                Some(contact) => contact,
+                None => return Ok(FetchedCard::Peer(Box::new(self.listed(&did, None, allow_private).await?))),
+            },
             Target::Url(url) => return Ok(self.fetch_card_under(&url, None, Policy::Owner).await?),
             Target::Domain(domain) => {
                 return Ok(self.fetch_card_under(&target::domain_url(&domain), None, Policy::Owner).await?);
             }
             Target::Invite(_) => return Err(SendError::InviteNotClaimed),
         };
-        match self.resolve(did.as_str(), allow_private).await? {
-            Recipient::Peer(peer) => Ok(self.fetch_card_under(&peer.url, Some(&did), peer.policy).await?),
-            Recipient::Foreign { card, url } => Ok(FetchedCard::Foreign { card, url }),
+        let Some(url) = contact.coordinates.url.as_deref().filter(|url| !url.is_empty()) else {
+            return Ok(FetchedCard::Peer(Box::new(self.listed(&contact.did, Some(&contact), allow_private).await?)));
+        };
+        let policy = self.policy_for_contact(&contact, url, allow_private);
+        match self.fetch_card_under(url, Some(&contact.did), policy).await {
+            Err(error) if error.fault() == Fault::Unreachable => {
+                match self.listed(&contact.did, Some(&contact), allow_private).await {
+                    Ok(copy) => Ok(FetchedCard::Peer(Box::new(copy))),
+                    Err(SendError::Store(error)) => Err(error.into()),
+                    Err(_) => Err(error.into()),
+                }
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// The card that relays have of a DID.
+    pub(crate) async fn listed(
+        &self,
+        did: &Did,
+        contact: Option<&Contact>,
+        allow_private: bool,
+    ) -> Result<PeerCard, SendError> {
+        let listing = self.look_up(did).await?;
+        let allow_private = allow_private || contact.is_some_and(|contact| contact.allow_private);
+        match listing.card {
+            Some(card) => Ok(card.into_peer(self, allow_private)),
+            None => {
+                let who = contact.map_or_else(|| did.to_string(), |contact| contact.name.clone());
+                if listing.silent.is_empty() {
+                    return Err(SendError::NoAddress { who, is_contact: contact.is_some() });
+                }
+                Err(SendError::NotListed { who, silent: listing.silent })
+            }
         }
     }
 
     async fn resolve_contact(&self, contact: Contact, allow_private: bool) -> Result<Recipient, SendError> {
-        match self.contact_at(&contact, allow_private).await? {
-            Some(peer) => Ok(Recipient::Peer(peer)),
-            None => Err(SendError::NoAddress { who: contact.name, is_contact: true }),
+        if let Some(peer) = self.contact_at(&contact, allow_private).await? {
+            return Ok(Recipient::Peer(peer));
         }
+        let card = self.listed(&contact.did, Some(&contact), allow_private).await?;
+        Ok(Recipient::Peer(self.met_in_directory(card, Some(contact)).await?))
+    }
+
+    /// A peer whose card a relay has; it may name no place at all.
+    pub(crate) async fn met_in_directory(
+        &self,
+        card: PeerCard,
+        contact: Option<Contact>,
+    ) -> Result<ResolvedPeer, SendError> {
+        let peer = self.met(card).await?;
+        if peer.url.is_empty() && peer.mailbox.is_none() {
+            let is_contact = contact.is_some();
+            let who = contact.map_or_else(|| peer.did.to_string(), |contact| contact.name);
+            return Err(SendError::NoAddress { who, is_contact });
+        }
+        Ok(peer)
     }
 
     /// A contact at the address or the mailbox that it is known to have.
@@ -113,6 +167,20 @@ impl Agent {
             mailbox,
             is_stored: true,
         }))
+    }
+
+    /// The same, and looks in directories for a contact that has neither.
+    pub(crate) async fn contact_found(
+        &self,
+        contact: &Contact,
+        allow_private: bool,
+    ) -> Result<Option<ResolvedPeer>, StoreError> {
+        if let Some(peer) = self.contact_at(contact, allow_private).await? {
+            return Ok(Some(peer));
+        }
+        let Some(card) = self.directory_card(&contact.did).await? else { return Ok(None) };
+        let peer = self.met(card.into_peer(self, allow_private || contact.allow_private)).await?;
+        Ok(Some(peer).filter(|peer| !peer.url.is_empty() || peer.mailbox.is_some()))
     }
 
     /// The mailbox that coordinates name. A relay that the owner uses is dialled wherever it is; of any other, `is_near`
@@ -142,10 +210,14 @@ impl Agent {
     /// A peer whose card was just fetched. What a proven card says about a contact is remembered.
     pub(crate) async fn met(&self, peer: PeerCard) -> Result<ResolvedPeer, StoreError> {
         let did = peer.card.did.clone();
-        let contact = self.store().contact(&did).await?;
-        let coordinates = coordinates(&peer);
+        let mut contact = self.store().contact(&did).await?;
+        let mut coordinates = coordinates(&peer);
         if contact.is_some() && peer.is_signed {
             self.store().update_coordinates(&did, &coordinates, CoordinateSource::Card).await?;
+            contact = self.store().contact(&did).await?;
+        }
+        if let Some(contact) = &contact {
+            coordinates = contact.coordinates.clone();
         }
         // Whoever is dialled on a local network at the owner's word may have its relay on that network.
         let network = if peer.policy == Policy::Owner { network_of(&peer.base) } else { Network::Other };
@@ -164,7 +236,7 @@ impl Agent {
 /// Where a card says that its agent is.
 pub(crate) fn coordinates(peer: &PeerCard) -> Coordinates {
     Coordinates {
-        url: Some(peer.base.clone()),
+        url: Some(peer.base.clone()).filter(|base| !base.is_empty()),
         relay: peer.card.relay.clone().filter(|relay| urls::is_plain_url(relay)),
         enc_pub: peer.card.enc_pub.clone(),
         enc_pub_pq: peer.card.enc_pub_pq.clone().filter(|_| peer.is_signed),

@@ -14,7 +14,7 @@ use muretai_protocol::{
     text::one_line,
     urls,
 };
-use muretai_transports::{TransportError, guard::Policy};
+use muretai_transports::{MailboxAddress, TransportError, guard::Policy};
 use tokio::time::{Instant, timeout_at};
 
 use super::TrustError;
@@ -27,6 +27,10 @@ use crate::{
         outbox::refused,
     },
 };
+
+mod relayed;
+
+pub(crate) use relayed::{Relayed, before_relay};
 
 /// How often a call is sent when the connection fails.
 const ATTEMPTS: u32 = 3;
@@ -48,6 +52,8 @@ pub(crate) struct Call<'a> {
     pub(crate) timeout: Duration,
     /// The id of a call that may have been made before; `None` takes a fresh one.
     pub(crate) message_id: Option<MessageId>,
+    /// What it asks for comes later, by itself: an agent that is nowhere else waits for it at the peer's relay.
+    pub(crate) is_answered_later: bool,
 }
 
 /// Where a request goes, and how long it may take.
@@ -73,44 +79,50 @@ pub(crate) enum NoAnswer {
 }
 
 impl Agent {
-    /// Makes the call. A refusal is [`SendError::Refused`] with the peer's code; `-32601` names the peer's build.
+    /// Makes the call: directly, and where nobody is there through the peer's relay, under the same message id. A refusal
+    /// is [`SendError::Refused`] with the peer's code; `-32601` names the peer's build.
+    ///
+    /// # Errors
+    /// [`TrustError::AtRelay`] when the relay has the call and the peer does not listen.
     pub(crate) async fn call(&self, peer: &ResolvedPeer, call: Call<'_>) -> Result<Value, TrustError> {
-        if peer.url.is_empty() {
-            // A call is answered at once or not at all; a mailbox does neither.
-            let who = peer.name.clone().unwrap_or_else(|| peer.did.to_string());
-            return Err(SendError::NoAddress { who, is_contact: peer.name.is_some() }.into());
+        let deadline = Instant::now() + call.timeout;
+        let attempt = Attempt {
+            peer,
+            call: &call,
+            message_id: call.message_id.clone().unwrap_or_else(|| MessageId::from_random(random())),
+        };
+        match &peer.mailbox {
+            None if peer.url.is_empty() => {
+                let (who, is_contact) = (peer.did.to_string(), peer.name.is_some());
+                Err(SendError::NoAddress { who, is_contact }.into())
+            }
+            None => self.call_directly(&attempt, deadline).await,
+            Some(mailbox) if peer.url.is_empty() => self.call_by_relay(&attempt, mailbox, deadline).await,
+            Some(mailbox) => match self.call_directly(&attempt, before_relay(deadline)).await {
+                Err(error) if is_nobody(&error) => self.call_by_relay(&attempt, mailbox, deadline).await,
+                result => result,
+            },
         }
+    }
+
+    async fn call_directly(&self, attempt: &Attempt<'_>, deadline: Instant) -> Result<Value, TrustError> {
+        let Attempt { peer, call, message_id } = attempt;
         let url = urls::post_address(&peer.url);
-        let place =
-            Place { url: &url, policy: peer.policy, deadline: Instant::now() + call.timeout, each: call.timeout };
+        let place = Place { url: &url, policy: peer.policy, deadline, each: call.timeout };
         let is_again = call.message_id.is_some();
-        let message_id = call.message_id.clone().unwrap_or_else(|| MessageId::from_random(random()));
         let id = message_id.as_str().to_owned();
         let mut attempts = 0;
         for round in 1.. {
             let sending = self.exchange(&place, || {
                 attempts += 1;
-                (id.clone(), self.call_body(peer, &call, &message_id))
+                (id.clone(), self.call_body(attempt, call.params.clone()))
             });
-            let refusal = match sending.await {
-                Ok(Response::Result(result)) => return Ok(result),
-                Ok(Response::Refusal(refusal)) => refusal,
-                Ok(Response::Status { status, retry_after }) => {
-                    return Err(SendError::HttpStatus { url, status, retry_after, message_id: id }.into());
-                }
-                Ok(Response::NotAnAnswer(what)) => {
-                    return Err(SendError::NotAnAnswer { url, what, message_id: id }.into());
-                }
-                Err(NoAnswer::TimedOut { after }) => {
-                    return Err(SendError::TimedOut { url, after, message_id: id }.into());
-                }
-                Err(NoAnswer::Transport { attempts, source }) => {
-                    return Err(SendError::Transport { url, attempts, message_id: id, source }.into());
-                }
+            let said = sending.await.map_err(|nothing| attempt.no_answer(nothing, &url))?;
+            let refusal = match attempt.read(said, &url) {
+                Ok(Err(refusal)) => refusal,
+                Ok(Ok(result)) => return Ok(result),
+                Err(error) => return Err(error),
             };
-            if refusal.is_duplicate() {
-                return Err(TrustError::AnswerLost { url, method: call.method });
-            }
             // Seen and not stored: our own first copy, which is still being worked on.
             let is_in_hand = refusal.code == Code::ReplayOrStale.number() && (attempts > 1 || is_again);
             if !is_in_hand || round == ATTEMPTS || !pause(round, place.deadline).await {
@@ -118,6 +130,37 @@ impl Agent {
             }
         }
         unreachable!("the last round returns")
+    }
+
+    /// Through the peer's relay, once: the relay keeps what the peer does not take now.
+    async fn call_by_relay(
+        &self,
+        attempt: &Attempt<'_>,
+        mailbox: &MailboxAddress,
+        deadline: Instant,
+    ) -> Result<Value, TrustError> {
+        let Attempt { peer, call, message_id } = attempt;
+        let (id, relay) = (message_id.as_str(), mailbox.relay.as_str());
+        let told = |key: &str| call.params.contains_key(key);
+        let is_homeless = call.is_answered_later && !told("url") && !told("relay");
+        let params = match is_homeless {
+            true => with(&call.params, "relay", relay),
+            false => call.params.clone(),
+        };
+        let body = self.call_body(attempt, params);
+        let sending = self.by_relay(&peer.did, mailbox, (id, body), deadline, call.timeout);
+        let relayed = sending.await.map_err(|nothing| attempt.no_answer(nothing, relay))?;
+        if is_homeless {
+            // Only now: the guard let it be dialled, and it is a relay.
+            self.remember_mailbox(relay).await?;
+        }
+        match relayed {
+            Relayed::Left { relay } => Err(TrustError::AtRelay { relay, method: call.method }),
+            Relayed::Said(said) => match attempt.read(said, relay)? {
+                Ok(result) => Ok(result),
+                Err(refusal) => Err(sorted(refusal, call.method, id.to_owned())),
+            },
+        }
     }
 
     /// Posts a request until somebody says something about it: `request` writes it anew for each attempt, and gives
@@ -145,7 +188,8 @@ impl Agent {
     }
 
     /// Signed anew for each attempt, under one id.
-    fn call_body(&self, peer: &ResolvedPeer, call: &Call<'_>, message_id: &MessageId) -> String {
+    fn call_body(&self, attempt: &Attempt<'_>, mut params: Object) -> String {
+        let Attempt { peer, call, message_id } = attempt;
         let draft = Draft {
             role: Role::User,
             to: peer.did.as_str(),
@@ -155,9 +199,58 @@ impl Agent {
             timestamp: now(),
             extra: Object::new(),
         };
-        let mut params = call.params.clone();
         params.insert("message".to_owned(), message::sign(self.key(), &draft));
         rpc::request(message_id.as_str(), call.method, &params.into())
+    }
+}
+
+/// A call to a peer, under one id on every way.
+struct Attempt<'a> {
+    peer: &'a ResolvedPeer,
+    call: &'a Call<'a>,
+    message_id: MessageId,
+}
+
+impl Attempt<'_> {
+    /// The result, or a refusal that says nothing about an earlier copy.
+    fn read(&self, said: Response, url: &str) -> Result<Result<Value, PeerRefusal>, TrustError> {
+        let (url, message_id) = (url.to_owned(), self.message_id.as_str().to_owned());
+        match said {
+            Response::Result(result) => Ok(Ok(result)),
+            Response::Refusal(refusal) if refusal.is_duplicate() => {
+                Err(TrustError::AnswerLost { url, method: self.call.method })
+            }
+            Response::Refusal(refusal) => Ok(Err(refusal)),
+            Response::Status { status, retry_after } => {
+                Err(SendError::HttpStatus { url, status, retry_after, message_id }.into())
+            }
+            Response::NotAnAnswer(what) => Err(SendError::NotAnAnswer { url, what, message_id }.into()),
+        }
+    }
+
+    fn no_answer(&self, nothing: NoAnswer, url: &str) -> TrustError {
+        let (url, message_id) = (url.to_owned(), self.message_id.as_str().to_owned());
+        match nothing {
+            NoAnswer::TimedOut { after } => SendError::TimedOut { url, after, message_id }.into(),
+            NoAnswer::Transport { attempts, source } => {
+                SendError::Transport { url, attempts, message_id, source }.into()
+            }
+        }
+    }
+}
+
+fn with(params: &Object, key: &str, value: &str) -> Object {
+    let mut params = params.clone();
+    params.insert(key.to_owned(), value.into());
+    params
+}
+
+/// Whether nobody said anything, so that another way is worth a try.
+fn is_nobody(error: &TrustError) -> bool {
+    match error {
+        TrustError::Send(SendError::Transport { .. } | SendError::TimedOut { .. }) => true,
+        TrustError::Send(SendError::HttpStatus { status, .. }) => matches!(status, 429 | 502..=504),
+        _ => false,
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     Agent,
     agent::now,
+    receive::service::ReceiverOptions,
     send::{SendError, target, target::Target},
 };
 
@@ -39,7 +40,7 @@ const LIFE_SECS: i64 = 30 * 86_400;
 pub(super) const MAX_NOTE_BYTES: usize = 1_000;
 
 /// What `connect` is told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ConnectRequest {
     /// Whom, as the owner typed it: name, DID, card URL, bare domain.
     pub target: String,
@@ -53,6 +54,8 @@ pub struct ConnectRequest {
     pub timeout: Duration,
     /// Dial loopback and private addresses that the peer names.
     pub allow_private: bool,
+    /// How mail that comes while waiting is received.
+    pub receiver: ReceiverOptions,
 }
 
 /// What came of it.
@@ -157,7 +160,7 @@ impl Agent {
             Some(note) => format!("{METHOD}\n{note}"),
             None => METHOD.to_owned(),
         };
-        let mut params = self.about_us();
+        let mut params = self.about_us().await?;
         if let Some(note) = &request.note {
             params.insert("note".to_owned(), note.into());
         }
@@ -166,7 +169,8 @@ impl Agent {
             let vc = json::parse(held.vc.as_bytes()).map_err(|_| StoreError::Damaged)?;
             params.insert("vc".to_owned(), vc);
         }
-        let call = Call { method: METHOD, text: &text, params, timeout: request.timeout, message_id: None };
+        let timeout = request.timeout;
+        let call = Call { method: METHOD, text: &text, params, timeout, message_id: None, is_answered_later: true };
         match self.call(&whom.peer, call).await {
             Ok(result) => match result.member("status").and_then(Value::as_str) {
                 Some("pending") => Ok(Said::Pending),
@@ -174,8 +178,8 @@ impl Agent {
                 _ => Err(TrustError::BadAnswer { method: METHOD, what: "neither pending nor accepted" }),
             },
             Err(error) if error.is_refusal(Code::AlreadyConnected) => self.connected(row, whom).await,
-            // It is filed there, with whatever answer; asking again would tell which.
-            Err(error) if error.is_answer_lost() => Ok(Said::Pending),
+            // It is filed there, with whatever answer; asking again would tell which. From a relay it will be.
+            Err(error) if error.is_answer_lost() || error.is_at_relay() => Ok(Said::Pending),
             Err(error) => Err(error),
         }
     }
@@ -252,7 +256,7 @@ impl Agent {
         if let Some(contact) = self.refuse_blocked(&target).await?.as_ref().and_then(is_direct) {
             return Ok(Connected::Connected { contact: contact.clone(), was_known: true });
         }
-        let Some(peer) = self.contact_at(&introducer, request.allow_private).await? else {
+        let Some(peer) = self.contact_found(&introducer, request.allow_private).await? else {
             return Err(SendError::NoAddress { who: introducer.name, is_contact: true }.into());
         };
         let new = NewRequest {
@@ -262,13 +266,14 @@ impl Agent {
         let row = self.store().open_request(&new).await?;
         let text = format!("{INTRODUCE_ME_TO}{target}");
         let method = "introduction/request";
-        let call = Call { method, text: &text, params: Object::new(), timeout: request.timeout, message_id: None };
+        let (params, timeout) = (Object::new(), request.timeout);
+        let call = Call { method, text: &text, params, timeout, message_id: None, is_answered_later: false };
         let status = match self.call(&peer, call).await {
             Ok(result) => match result.member("status").and_then(Value::as_str) {
                 Some(status @ ("queued" | "proposed" | "declined")) => status.to_owned(),
                 _ => return Err(TrustError::BadAnswer { method, what: "neither queued nor proposed nor declined" }),
             },
-            Err(error) if error.is_answer_lost() => "queued".to_owned(),
+            Err(error) if error.is_answer_lost() || error.is_at_relay() => "queued".to_owned(),
             Err(error) => {
                 self.after_failure(&row, &error, false).await?;
                 return Err(error);

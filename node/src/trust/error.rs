@@ -4,6 +4,7 @@ use muretai_store::{StoreError, requests::RequestStatus};
 
 use crate::{
     Fault,
+    mail::MailError,
     send::{
         SendError,
         error::{refusal_hint, retry_after},
@@ -96,6 +97,17 @@ pub enum TrustError {
         /// The method.
         method: &'static str,
     },
+    /// The peer's relay has the call. The peer was not listening, so its answer, if any, comes by itself.
+    #[error("the peer is not listening right now; the relay {relay} keeps the `{method}` for it")]
+    AtRelay {
+        /// Base URL of the relay.
+        relay: String,
+        /// The method.
+        method: &'static str,
+    },
+    /// Mail was not fetched.
+    #[error(transparent)]
+    Mail(#[from] MailError),
     /// A result that cannot be used.
     #[error("what the peer answers to `{method}` is {what}")]
     BadAnswer {
@@ -196,7 +208,7 @@ impl TrustError {
             | TrustError::BadName { .. } => Fault::Usage,
             TrustError::CardNotSigned { .. } => Fault::Unverified,
             TrustError::NoSuchMethod { .. } => Fault::PeerRefused,
-            TrustError::AnswerLost { .. } => Fault::Unreachable,
+            TrustError::AnswerLost { .. } | TrustError::AtRelay { .. } => Fault::Unreachable,
             _ => Fault::Failed,
         }
     }
@@ -219,6 +231,8 @@ impl TrustError {
             TrustError::NotThree(_) => "name three different agents: this one, who is introduced, and to whom",
             TrustError::NoSuchMethod { .. } => "its owner has to update it, or to run it with its trust layer",
             TrustError::AnswerLost { .. } => "run the command again",
+            TrustError::AtRelay { .. } => "ask again when the peer is there",
+            TrustError::Mail(_) => "`muretai inbox --sync` fetches it",
             TrustError::BadAnswer { .. } => "nothing of the answer was kept; ask the peer's owner",
             TrustError::Mint(MintError::Record(_)) => {
                 "the question that it leans on is damaged or of another peer; introduce without it"
@@ -246,6 +260,11 @@ impl TrustError {
         matches!(self, TrustError::AnswerLost { .. })
     }
 
+    /// The call was left at the peer's relay.
+    pub(crate) fn is_at_relay(&self) -> bool {
+        matches!(self, TrustError::AtRelay { .. })
+    }
+
     /// The code of a peer's refusal.
     pub(crate) fn code(&self) -> Option<i64> {
         match self {
@@ -266,7 +285,9 @@ impl TrustError {
                 [Code::RateLimited, Code::Internal, Code::ReplayOrStale].iter().any(|passing| passing.number() == *code)
             }
             TrustError::Send(
-                SendError::Transport { .. }
+                SendError::NoWay { .. }
+                | SendError::NotTried { .. }
+                | SendError::Transport { .. }
                 | SendError::TimedOut { .. }
                 | SendError::HttpStatus { .. }
                 | SendError::NotAnAnswer { .. }
@@ -274,6 +295,7 @@ impl TrustError {
                 | SendError::Store(_),
             )
             | TrustError::Store(_)
+            | TrustError::AtRelay { .. }
             | TrustError::BadAnswer { .. } => true,
             _ => false,
         }

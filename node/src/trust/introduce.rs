@@ -103,7 +103,7 @@ impl Agent {
         if subject == target.did {
             return Err(TrustError::NotThree("the subject and the target are the same"));
         }
-        if self.contact_at(&target, false).await?.is_none() {
+        if self.contact_found(&target, false).await?.is_none() {
             return Err(SendError::NoAddress { who: target.name, is_contact: true }.into());
         }
         let expertise = if request.expertise.is_empty() { &tags } else { &request.expertise };

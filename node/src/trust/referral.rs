@@ -77,11 +77,12 @@ impl Agent {
         let topic = request.topic.trim();
         check(topic, request.limit)?;
         let introducer = self.direct_contact(&request.ask).await?;
-        let Some(peer) = self.contact_at(&introducer, false).await? else {
+        let Some(peer) = self.contact_found(&introducer, false).await? else {
             return Err(SendError::NoAddress { who: introducer.name, is_contact: true }.into());
         };
         let params = Object::from([("limit".to_owned(), i64::from(request.limit).into())]);
-        let call = Call { method: METHOD, text: topic, params, timeout: request.timeout, message_id: None };
+        let timeout = request.timeout;
+        let call = Call { method: METHOD, text: topic, params, timeout, message_id: None, is_answered_later: false };
         let result = match self.call(&peer, call).await {
             Ok(result) => result,
             // It has the question; what it names arrives as messages, or the owner asks again.

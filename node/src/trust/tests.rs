@@ -267,6 +267,7 @@ fn connection(target: &str) -> ConnectRequest {
         ask: None,
         timeout: TIMEOUT,
         allow_private: false,
+        receiver: Default::default(),
     }
 }
 

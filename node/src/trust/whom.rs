@@ -65,7 +65,12 @@ impl Agent {
             }
             Target::Did(did) => match self.store().contact(&did).await? {
                 Some(contact) => return self.whom_of(contact, allow_private).await,
-                None => return Err(SendError::NoAddress { who: did.to_string(), is_contact: false }.into()),
+                None => {
+                    let card = self.listed(&did, None, allow_private).await?;
+                    let (peer_name, coordinates) = (named(&card.card.name), coordinates(&card));
+                    let peer = self.met_in_directory(card, None).await?;
+                    return Ok(Whom { peer, peer_name, coordinates, source: CoordinateSource::Card, allow_private });
+                }
             },
             Target::Invite(_) => return Err(SendError::InviteNotClaimed.into()),
             Target::Url(url) => url,
@@ -139,11 +144,14 @@ impl Agent {
     }
 
     async fn whom_of(&self, contact: Contact, allow_private: bool) -> Result<Whom, TrustError> {
-        let Some(peer) = self.contact_at(&contact, allow_private).await? else {
-            return Err(SendError::NoAddress { who: contact.name, is_contact: true }.into());
-        };
-        let Contact { peer_name, coordinates, source, .. } = contact;
-        Ok(Whom { peer, peer_name, coordinates, source, allow_private })
+        if let Some(peer) = self.contact_at(&contact, allow_private).await? {
+            let Contact { peer_name, coordinates, source, .. } = contact;
+            return Ok(Whom { peer, peer_name, coordinates, source, allow_private });
+        }
+        let card = self.listed(&contact.did, Some(&contact), allow_private).await?;
+        let (peer_name, coordinates) = (contact.peer_name.clone(), coordinates(&card));
+        let peer = self.met_in_directory(card, Some(contact)).await?;
+        Ok(Whom { peer, peer_name, coordinates, source: CoordinateSource::Card, allow_private })
     }
 
     async fn signed_card(&self, url: &str, until: Until) -> Result<PeerCard, TrustError> {

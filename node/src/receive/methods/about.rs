@@ -8,7 +8,7 @@ use muretai_protocol::{
 use muretai_store::messages::{MessageRow, OutStatus, Settles};
 
 use super::{internal, send::is_notice};
-use crate::{Agent, receive::ladder::Passed};
+use crate::{Agent, invites, receive::ladder::Passed};
 
 /// The status of a notice that says that a message was refused.
 pub(crate) const REFUSED: &str = "refused";
@@ -34,6 +34,9 @@ pub(crate) async fn about(agent: &Agent, passed: &Passed, by_mail: bool) -> Resu
     let store = agent.store();
     let ours = store.outgoing(asked).await.map_err(internal)?;
     let Some(ours) = ours.filter(|ours| ours.peer == passed.verified.from().as_str()) else {
+        if invites::awaits(agent, message, passed.verified.from()).await.map_err(internal)? {
+            return Ok(About { is_answer: true, is_awaited: true, ..About::default() });
+        }
         return Ok(About { is_answer: by_mail && is_reply, ..About::default() });
     };
     if is_notice(message) {

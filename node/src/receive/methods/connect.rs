@@ -83,7 +83,7 @@ pub(crate) async fn request(desk: &Desk<'_>, passed: Passed, params: ConnectPara
         Filed::Duplicate { same_content } => return Err(passed.duplicate(same_content)),
     };
     passed.done();
-    Ok(filed_result(desk, status, request_id))
+    filed_result(desk, status, request_id).await
 }
 
 /// Takes the answer to a request of ours. Without one, nobody's yes makes trust.
@@ -106,7 +106,7 @@ pub(crate) async fn respond(desk: &Desk<'_>, passed: Passed, params: ConnectAnsw
     };
     passed.done();
     let is_connected = decision == Decision::Accept;
-    let mut result = if is_connected { about_us(desk) } else { Object::new() };
+    let mut result = if is_connected { about_us(desk).await? } else { Object::new() };
     result.insert("status".to_owned(), status.into());
     Ok(result.into())
 }
@@ -123,18 +123,19 @@ fn who(desk: &Desk<'_>, did: &Did, peer: PeerFacts) -> Introduce {
     }
 }
 
-fn filed_result(desk: &Desk<'_>, status: &str, request_id: String) -> Value {
-    let mut result = if status == "accepted" { about_us(desk) } else { Object::new() };
+async fn filed_result(desk: &Desk<'_>, status: &str, request_id: String) -> Result<Value, Refusal> {
+    let mut result = if status == "accepted" { about_us(desk).await? } else { Object::new() };
     result.insert("status".to_owned(), status.into());
     result.insert("requestId".to_owned(), request_id.into());
-    result.into()
+    Ok(result.into())
 }
 
 /// Name and coordinates, for somebody who is connected now; additive.
-fn about_us(desk: &Desk<'_>) -> Object {
-    let Value::Object(mut members) = welcome(desk.agent, desk.url) else { return Object::new() };
+async fn about_us(desk: &Desk<'_>) -> Result<Object, Refusal> {
+    let welcome = welcome(desk.agent, desk.url).await.map_err(internal)?;
+    let Value::Object(mut members) = welcome else { return Ok(Object::new()) };
     members.remove("ok");
-    members
+    Ok(members)
 }
 
 /// The wire's name of a request: the same for whoever asks, known, unknown or blocked, and told by nobody else.

@@ -31,6 +31,8 @@ pub(crate) struct Admitted {
     pub(crate) settles: Option<Settles>,
     /// It answers something.
     pub(crate) is_answer: bool,
+    /// It is a notice that the owner is to see like a message.
+    pub(crate) is_for_owner: bool,
     /// It is a letter; the reply is one, too.
     pub(crate) back: Option<ReturnAddress>,
     /// Our clock on arrival.
@@ -56,15 +58,17 @@ impl Admitted {
 pub(crate) async fn store_and_reply(agent: &Agent, admitted: Admitted, response: Response) -> Result<Value, Refusal> {
     let response = fitting(response);
     let has_reply = admitted.has_reply(&response);
-    let Admitted { passed, extra, settles, back, received, .. } = admitted;
+    let Admitted { passed, extra, settles, is_for_owner, back, received, .. } = admitted;
     let SignedReply { reply, stored, extra: reply_extra } = sign_reply(agent, &passed.verified, &response);
     let reply_by = back.filter(|_| has_reply).map(|back| back.reply_by(&reply_extra, received));
     let is_posted = reply_by.is_some();
+    let record = record(&passed.verified, passed.digest, extra, received);
     let record = Received {
+        is_auto: record.is_auto && !is_for_owner,
         reply: Some(stored).filter(|_| has_reply),
         reply_by,
         settles,
-        ..record(&passed.verified, passed.digest, extra, received)
+        ..record
     };
     match agent.store().commit_received(record).await {
         Ok(Committed::Stored { .. }) => {

@@ -1,7 +1,7 @@
 //! What a notice brings beside its text: an introduction for this agent to use (5.2), a list of revocations (8.4).
 //!
 //! It is taken before the message is stored, so that an owner who reads of it finds it done. Taking it twice changes
-//! nothing, and a fault with it never costs the message.
+//! nothing, and a fault with it never costs the message, unless the message is nothing else.
 use muretai_plugins::ContactState;
 use muretai_protocol::{
     UnixSeconds,
@@ -10,6 +10,7 @@ use muretai_protocol::{
     message::Message,
     relay::DID_NOT_OPEN,
     revocations,
+    rpc::Refusal,
 };
 use muretai_store::{
     StoreError,
@@ -17,28 +18,42 @@ use muretai_store::{
     introductions::{Kept, Role},
 };
 
-use super::{introduce::introduction_row, params::PeerFacts, send::is_notice};
-use crate::{Agent, receive::ladder::Passed};
+use super::{internal, introduce::introduction_row, params::PeerFacts, send::is_notice};
+use crate::{
+    Agent,
+    invites::{self, CLAIM_REFUSED, CLAIMED, Settled},
+    receive::ladder::Passed,
+};
 
 /// The status of a notice that brings an introduction.
 const INTRODUCTION: &str = "introduction";
 /// The status of a notice that brings a list of revocations.
 const REVOCATION: &str = "revocation";
 
-/// Takes what the message brings.
-pub(crate) async fn take(agent: &Agent, passed: &Passed, state: ContactState, now: UnixSeconds) {
+/// Takes what the message brings; gives whether the owner wants to see it like a message.
+pub(crate) async fn take(
+    agent: &Agent,
+    passed: &Passed,
+    state: ContactState,
+    now: UnixSeconds,
+) -> Result<bool, Refusal> {
     let message = passed.verified.message();
     if !is_notice(message) {
-        return;
+        return Ok(false);
     }
     let taken = match message.meta("status").and_then(Value::as_str) {
         Some(INTRODUCTION) if state == ContactState::Direct => take_introduction(agent, passed, now).await,
         Some(REVOCATION) => take_revocations(agent, passed, now).await,
-        _ => return,
+        // An answer to a claim is nothing but what it brings.
+        Some(CLAIMED | CLAIM_REFUSED) => {
+            return Ok(invites::settle(agent, &passed.verified).await.map_err(internal)? == Settled::Refused);
+        }
+        _ => return Ok(false),
     };
     if let Err(error) = taken {
         tracing::error!(error = &error as &dyn std::error::Error, "what a notice brought could not be stored");
     }
+    Ok(false)
 }
 
 /// Whether a peer says that a letter of ours did not open (9.5). The words are the same everywhere; `auto` keeps whoever

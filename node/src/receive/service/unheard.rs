@@ -10,16 +10,26 @@ use muretai_store::{StoreError, messages::Outgoing, outbox::Keep};
 use muretai_transports::Postmark;
 
 use super::Receiver;
-use crate::receive::{methods::send::is_notice, return_address::ReturnAddress};
+use crate::receive::{
+    methods::{claim, send::is_notice},
+    return_address::ReturnAddress,
+};
 
 impl Receiver {
-    /// Puts the reply in such an answer into the outbox. Results of other methods are not sent: who asked asks again.
-    /// `false` after a refusal, which changed nothing: the request is judged anew as a letter.
+    /// Puts the reply in such an answer into the outbox, and that a claim was accepted. Results of other methods are not
+    /// sent: who asked asks again. `false` after a refusal, which changed nothing: the request is judged anew as a letter.
     pub(super) async fn post_unheard(&self, postmark: &Postmark, answer: &Bytes) -> bool {
         let Ok(Value::Object(mut frame)) = json::parse(answer) else { return false };
         let Some(result) = frame.remove("result") else { return false };
-        let Some(reply) = reply_in(result) else { return true };
-        match self.post(postmark, &reply).await {
+        let id = frame.remove("id").unwrap_or(Value::Null);
+        let posted = match claim::accepted_unheard(&self.inner.agent, postmark, (&id, &result)).await {
+            Ok(false) => match reply_in(result) {
+                Some(reply) => self.post(postmark, &reply).await,
+                None => return true,
+            },
+            posted => posted,
+        };
+        match posted {
             Ok(true) => self.inner.agent.outbox_written().notify_one(),
             Ok(false) => {}
             Err(error) => {

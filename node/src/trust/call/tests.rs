@@ -23,7 +23,14 @@ async fn peer(act: impl Fn(&Seen, usize) -> Act + Send + Sync + 'static) -> (Own
 }
 
 fn call(text: &str) -> Call<'_> {
-    Call { method: "trust/status", text, params: Object::new(), timeout: TIMEOUT, message_id: None }
+    Call {
+        method: "trust/status",
+        text,
+        params: Object::new(),
+        timeout: TIMEOUT,
+        message_id: None,
+        is_answered_later: false,
+    }
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ fn to(target: &str) -> ConnectRequest {
         ask: None,
         timeout: 10 * SECOND,
         allow_private: false,
+        receiver: Default::default(),
     }
 }
 

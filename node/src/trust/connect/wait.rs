@@ -11,6 +11,7 @@ use super::{ConnectRequest, Connected, Said};
 use crate::{
     Agent,
     agent::now,
+    send::ResolvedPeer,
     trust::{TrustError, status::Relation, whom::Whom},
 };
 
@@ -39,7 +40,8 @@ impl Agent {
                 return Ok(outcome);
             }
             let pause = if self.served_by().is_none() { ASK_EVERY } else { ASK_SELDOM };
-            if asked.elapsed() >= pause {
+            // A question that lies at a relay is answered to nobody.
+            if !whom.peer.url.is_empty() && asked.elapsed() >= pause {
                 let outcome = self.outcome_there(row, whom, request, until, &mut may_repeat).await?;
                 if let Some(outcome) = outcome {
                     return Ok(outcome);
@@ -50,7 +52,23 @@ impl Agent {
             if left.is_zero() {
                 return Ok(self.pending(row));
             }
-            tokio::time::sleep(LOOK_EVERY.min(left)).await;
+            let can_ask = !whom.peer.url.is_empty();
+            if self.served_by().is_some() || self.mailboxes().await?.is_empty() {
+                tokio::time::sleep(LOOK_EVERY.min(left)).await;
+                continue;
+            }
+            // The answer comes by mail, and nobody else fetches that.
+            let time = if can_ask { pause.min(left) } else { left };
+            let look = || async {
+                match self.outcome_here(row).await {
+                    Err(TrustError::Store(error)) => Err(error),
+                    Ok(outcome) => Ok(outcome.map(Ok)),
+                    Err(error) => Ok(Some(Err(error))),
+                }
+            };
+            if let Some(outcome) = self.mail_until(time, &request.receiver, look).await? {
+                return outcome;
+            }
         }
     }
 
@@ -87,7 +105,8 @@ impl Agent {
             Said::Connected(contact) => Some(Connected::Connected { contact, was_known: false }),
             Said::Pending => None,
         };
-        match self.status_at(&whom.peer, self.did(), timeout).await {
+        let direct = ResolvedPeer { mailbox: None, ..whom.peer.clone() };
+        match self.status_at(&direct, self.did(), timeout).await {
             Ok(status) if status.relation == Relation::Direct => Ok(connected(self.connected(row, whom).await?)),
             // Neither connected nor pending: refused, or forgotten. Only a request tells which, and one is enough.
             Ok(status) if status.relation == Relation::None && std::mem::take(may_repeat) => {

@@ -79,7 +79,7 @@ impl Agent {
             return Ok(Carried::Done);
         }
         let mut params = match decision {
-            Decision::Accept => self.about_us(),
+            Decision::Accept => self.about_us().await?,
             Decision::Reject => Object::new(),
         };
         params.insert("decision".to_owned(), word(decision).into());
@@ -195,7 +195,8 @@ impl Agent {
         timeout: Duration,
     ) -> Result<Carried, StoreError> {
         let Some(peer) = self.address_of(peer, told).await? else { return Ok(Carried::NoAddress) };
-        let call = Call { method, text: method, params, timeout, message_id: Some(message_id) };
+        let call =
+            Call { method, text: method, params, timeout, message_id: Some(message_id), is_answered_later: false };
         Ok(match self.call(&peer, call).await {
             Ok(_) => Carried::Done,
             Err(error) => judged(error),
@@ -230,11 +231,26 @@ impl Agent {
     /// Where a peer is: as a contact, or as it said itself when it asked something.
     async fn address_of(&self, peer: &Did, told: Option<&Coordinates>) -> Result<Option<ResolvedPeer>, StoreError> {
         let contact = self.store().contact(peer).await?;
-        if let Some(contact) = contact.as_ref()
+        if let Some(contact) = &contact
             && let Some(peer) = self.contact_at(contact, false).await?
         {
             return Ok(Some(peer));
         }
+        if let Some(peer) = self.told_address(peer, contact.as_ref(), told).await? {
+            return Ok(Some(peer));
+        }
+        match &contact {
+            Some(contact) => self.contact_found(contact, false).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn told_address(
+        &self,
+        did: &Did,
+        contact: Option<&Contact>,
+        told: Option<&Coordinates>,
+    ) -> Result<Option<ResolvedPeer>, StoreError> {
         let Some(told) = told else { return Ok(None) };
         let url = told.url.clone().unwrap_or_default();
         let mailbox = self.mailbox_at(told, |relay| self.policy_for_asker(relay) == Policy::Owner).await?;
@@ -242,7 +258,7 @@ impl Agent {
             return Ok(None);
         }
         let policy = self.policy_for_asker(&url);
-        let (did, name) = (peer.clone(), contact.map(|contact| contact.name));
+        let (did, name) = (did.clone(), contact.map(|contact| contact.name.clone()));
         Ok(Some(ResolvedPeer { did, name, is_blocked: false, url, policy, mailbox, is_stored: true }))
     }
 
@@ -251,14 +267,17 @@ impl Agent {
         Ok(row.filter(|row| row.valid_until > now()))
     }
 
-    /// What a peer needs to write to this agent (5.2).
-    pub(in crate::trust) fn about_us(&self) -> Object {
+    /// What a peer needs to write to this agent (5.2): where it is served, and where its mailbox is.
+    pub(crate) async fn about_us(&self) -> Result<Object, StoreError> {
+        let relay = self.mailboxes().await?.into_iter().next();
         let mut params =
             Object::from([("name".to_owned(), self.name().into()), ("enc_pub".to_owned(), self.enc_pub().into())]);
-        if let Some(url) = self.served_url() {
-            params.insert("url".to_owned(), url.into());
+        for (key, value) in [("url", self.served_url()), ("relay", relay)] {
+            if let Some(value) = value {
+                params.insert(key.to_owned(), value.into());
+            }
         }
-        params
+        Ok(params)
     }
 }
 
@@ -290,7 +309,8 @@ fn introduction_text(row: &IntroductionRow, target: &Contact) -> String {
 /// Sorts what went wrong.
 fn judged(error: TrustError) -> Carried {
     match error {
-        error if error.is_answer_lost() => Carried::Done,
+        // What was left at a relay is done: an answer would change nothing here, and whatever was decided there stands.
+        error if error.is_answer_lost() || error.is_at_relay() => Carried::Done,
         error if error.is_passing() => Carried::Postponed(error),
         error => Carried::Refused(error),
     }

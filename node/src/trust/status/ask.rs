@@ -61,7 +61,8 @@ impl Agent {
             if subject != self.did() {
                 params.insert("subject".to_owned(), subject.into());
             }
-            let call = Call { method: METHOD, text: METHOD, params, timeout, message_id: None };
+            let call =
+                Call { method: METHOD, text: METHOD, params, timeout, message_id: None, is_answered_later: false };
             match self.call(peer, call).await {
                 // A question changes nothing: it is asked anew.
                 Err(error) if error.is_answer_lost() && !is_last => {}
