@@ -1,3 +1,5 @@
+mod relayed;
+
 use super::*;
 use crate::testing;
 
