@@ -283,3 +283,30 @@ pub async fn open_sqlite(path: &Path, quotas: Quotas) -> Result<Box<dyn Mailboxe
 pub async fn open_postgres(url: &str, quotas: Quotas) -> Result<Box<dyn Mailboxes>, MailboxError> {
     Ok(Box::new(postgres::PgMailboxes::open(url, quotas).await?))
 }
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+    use sqlx::migrate::Migrator;
+
+    use super::*;
+
+    fn hashes(migrator: &Migrator) -> Vec<(i64, String)> {
+        let hash = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(migrator.iter().all(|migration| !migration.sql.as_str().contains('\r')));
+        migrator.iter().map(|migration| (migration.version, hash(migration.sql.as_str()))).collect()
+    }
+
+    #[test]
+    fn shipped_migrations_are_frozen() {
+        // Changing a shipped file would make two schemas of one version: write a new one instead.
+        assert_eq!(
+            hashes(&sqlite::MIGRATIONS),
+            [(1, "5328357709fad3189753da18a29680e390922b4f4ed38767d8e1c28c57ae99cd".to_owned())]
+        );
+        assert_eq!(
+            hashes(&postgres::MIGRATIONS),
+            [(1, "f88ae519ab40d07c4f6a9a4b367ae922a9543351641946bd41bab06820b257ae".to_owned())]
+        );
+    }
+}

@@ -11,6 +11,8 @@ mod letters;
 mod listeners;
 #[path = "mailboxes/place.rs"]
 mod place;
+#[path = "mailboxes/postgres.rs"]
+mod postgres_server;
 #[path = "mailboxes/records.rs"]
 mod records;
 #[path = "mailboxes/sqlite.rs"]

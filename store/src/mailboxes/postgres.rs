@@ -30,6 +30,9 @@ use tokio::{
     task::JoinHandle,
 };
 
+#[cfg(test)]
+pub(super) use schema::MIGRATIONS;
+
 use crate::mailboxes::{
     Counts, Deposited, EpochClaim, Event, Fetched, MailboxError, Mailboxes, NewLetter, Presence, PutCard, PutInvite,
     Qid, Quotas, Swept,
@@ -136,6 +139,16 @@ impl PgMailboxes {
         self.refuse_closed().map(|()| &self.shared.pool)
     }
 
+    async fn keep(
+        &self,
+        make: impl FnOnce(oneshot::Sender<Result<(), MailboxError>>) -> keeper::Job,
+    ) -> Result<(), MailboxError> {
+        self.refuse_closed()?;
+        let (answer, outcome) = oneshot::channel();
+        self.keeper.send(make(answer)).await.map_err(|_| MailboxError::Closed)?;
+        outcome.await.map_err(|_| MailboxError::Closed)?
+    }
+
     async fn act(&self, act: Act) -> Result<Done, MailboxError> {
         self.refuse_closed()?;
         let mut hasher = DefaultHasher::new();
@@ -188,14 +201,10 @@ impl Mailboxes for PgMailboxes {
     }
 
     async fn set_online(&self, changes: &[(Did, bool)], now: UnixSeconds) -> Result<(), MailboxError> {
-        self.refuse_closed()?;
         if changes.is_empty() {
-            return Ok(());
+            return self.refuse_closed();
         }
-        let (answer, outcome) = oneshot::channel();
-        let job = keeper::Job::Online(changes.to_vec(), now, answer);
-        self.keeper.send(job).await.map_err(|_| MailboxError::Closed)?;
-        outcome.await.map_err(|_| MailboxError::Closed)?
+        self.keep(|answer| keeper::Job::Online(keeper::Changes { of: changes.to_vec(), now, answer })).await
     }
 
     async fn presence(&self, did: &Did, _now: UnixSeconds) -> Result<Presence, MailboxError> {
@@ -241,7 +250,7 @@ impl Mailboxes for PgMailboxes {
     }
 
     async fn sweep(&self, now: UnixSeconds) -> Result<Swept, MailboxError> {
-        self.refuse_closed()?;
+        self.keep(keeper::Job::Beat).await?;
         sweep::sweep(&self.shared, now).await
     }
 

@@ -10,6 +10,8 @@ mod keep;
 mod online;
 mod reader;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::{path::Path, sync::Arc};
@@ -17,6 +19,9 @@ use std::{path::Path, sync::Arc};
 use async_trait::async_trait;
 use muretai_protocol::{Did, UnixSeconds};
 use tokio::sync::{mpsc, oneshot};
+
+#[cfg(test)]
+pub(super) use file::MIGRATIONS;
 
 use crate::mailboxes::{
     Counts, Deposited, EpochClaim, Event, Fetched, MailboxError, Mailboxes, NewLetter, Presence, PutCard, PutInvite,

@@ -1,6 +1,8 @@
 //! What PostgreSQL's errors mean here.
 use std::{sync::Arc, time::Duration};
 
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
 use crate::mailboxes::MailboxError;
 
 /// Attempts at what lost against somebody else's transaction.
@@ -32,13 +34,18 @@ pub(super) fn kind(error: &sqlx::Error) -> Kind {
             _ => Kind::Other,
         };
     };
+    // What ends the session, a refused connection too.
+    let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+    if matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic)) {
+        return Kind::Gone;
+    }
     let code = error.code().unwrap_or_default();
     match &*code {
         // Serialisation, deadlock.
         "40001" | "40P01" => Kind::Lost,
         "53100" => Kind::Full,
-        // Cancelled, shutting down, starting up, read-only after a failover.
-        "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "25006" | "25P03" => Kind::Gone,
+        // A statement that took too long; read-only after a failover.
+        "57014" | "25006" => Kind::Gone,
         _ if code.starts_with("08") || code.starts_with("53") => Kind::Gone,
         _ if code.starts_with("22") || code.starts_with("23") => Kind::Row,
         _ => Kind::Other,

@@ -27,9 +27,20 @@ const DEAD: &str = "interval '60 seconds'";
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_WAITING: usize = 1_024;
 
+type Answer = oneshot::Sender<Result<(), MailboxError>>;
+
 pub(super) enum Job {
-    Online(Vec<(Did, bool)>, UnixSeconds, oneshot::Sender<Result<(), MailboxError>>),
+    Online(Changes),
+    /// Say now that this process lives.
+    Beat(Answer),
     Close(oneshot::Sender<()>),
+}
+
+/// Who came and went, and when.
+pub(super) struct Changes {
+    pub(super) of: Vec<(Did, bool)>,
+    pub(super) now: UnixSeconds,
+    pub(super) answer: Answer,
 }
 
 pub(super) struct Keeper {
@@ -66,11 +77,14 @@ impl Keeper {
             let mut asked = Vec::with_capacity(waiting.len());
             for job in waiting.drain(..) {
                 match job {
-                    Job::Online(changes, now, answer) => asked.push((changes, now, answer)),
+                    Job::Online(changes) => asked.push(changes),
+                    Job::Beat(answer) => drop(answer.send(self.beat().await)),
                     Job::Close(done) => closing = Some(done),
                 }
             }
-            self.change(asked).await;
+            if !asked.is_empty() {
+                self.change(asked).await;
+            }
         }
         jobs.close();
         self.leave().await;
@@ -116,10 +130,10 @@ impl Keeper {
         Ok(())
     }
 
-    async fn change(&mut self, asked: Vec<(Vec<(Did, bool)>, UnixSeconds, oneshot::Sender<Result<(), MailboxError>>)>) {
+    async fn change(&mut self, asked: Vec<Changes>) {
         let mut changed: HashMap<&str, (bool, UnixSeconds)> = HashMap::new();
-        for (changes, now, _) in &asked {
-            changed.extend(changes.iter().map(|(did, is_online)| (did.as_str(), (*is_online, *now))));
+        for changes in &asked {
+            changed.extend(changes.of.iter().map(|(did, is_online)| (did.as_str(), (*is_online, changes.now))));
         }
         let (mut came, mut went, mut last_seen) = (Vec::new(), Vec::new(), UnixSeconds(i64::MIN));
         for (did, (is_online, now)) in changed {
@@ -139,8 +153,8 @@ impl Keeper {
                 Err(_) => self.lose(),
             }
         }
-        for (_, _, answer) in asked {
-            answer.send(outcome.clone()).ok();
+        for changes in asked {
+            changes.answer.send(outcome.clone()).ok();
         }
     }
 

@@ -7,7 +7,7 @@ use crate::mailboxes::{
 };
 
 /// The migrations that this program knows, in order.
-pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("./migrations-relay/postgres");
+pub(in crate::mailboxes) static MIGRATIONS: Migrator = sqlx::migrate!("./migrations-relay/postgres");
 
 /// Advisory locks of ours, below `mrtr`: an application that shares the database has others.
 pub(super) const LOCK_MIGRATE: i64 = 0x6d72_7472_0001;

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The migrations that this program knows, in order.
-pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("./migrations-relay/sqlite");
+pub(in crate::mailboxes) static MIGRATIONS: Migrator = sqlx::migrate!("./migrations-relay/sqlite");
 
 /// `mrtr`: marks a file as a relay's.
 pub(super) const APPLICATION_ID: i64 = 0x6d72_7472;

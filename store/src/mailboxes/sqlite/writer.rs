@@ -35,6 +35,9 @@ pub(super) enum Job {
     Act(Act, oneshot::Sender<Result<Done, MailboxError>>),
     /// Finish what waits, checkpoint, close, and say so.
     Close(oneshot::Sender<()>),
+    /// Runs SQL on the writing connection.
+    #[cfg(test)]
+    Sql(&'static str, oneshot::Sender<()>),
 }
 
 /// One thing to do. It can be done again when its transaction failed because of another.
@@ -111,6 +114,12 @@ pub(super) async fn run(mut writer: Writer, mut jobs: mpsc::Receiver<Job>) {
                 Job::Close(done) => {
                     jobs.close();
                     closing = Some(done);
+                }
+                #[cfg(test)]
+                Job::Sql(sql, done) => {
+                    let conn = writer.conn.as_mut().expect("it was opened with the store");
+                    raw_sql(sql).execute(conn).await.expect("the tests' SQL is sound");
+                    done.send(()).ok();
                 }
             }
         }
