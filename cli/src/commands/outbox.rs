@@ -291,8 +291,11 @@ impl Line {
     fn of(row: &OutboxRow, now: UnixSeconds) -> Line {
         let next = match row.status {
             OutStatus::AtRelay => format!("given up {}", clock::distance(row.due, now)),
-            _ if row.due <= now => "due now".to_owned(),
-            _ => format!("next {}", clock::distance(row.due, now)),
+            _ if row.due <= now => "due".to_owned(),
+            _ => match clock::distance(row.due, now).as_str() {
+                "now" => "next at once".to_owned(),
+                distance => format!("next {distance}"),
+            },
         };
         let way = match (&row.at_relay, &row.keep.via) {
             (Some((relay, _)), _) => people::shown(relay),
@@ -300,7 +303,13 @@ impl Line {
             (None, None) => "any way".to_owned(),
         };
         let status = inbox::status(row.status).to_owned();
-        Line([format!("#{}", row.seq), status, to(row), clock::distance(row.created, now), format!("{next}  {way}")])
+        Line([
+            format!("#{}", row.seq),
+            status,
+            to(row),
+            format!("written {}", clock::distance(row.created, now)),
+            format!("{next}  {way}"),
+        ])
     }
     fn widths(lines: &[Line]) -> [usize; 5] {
         let mut widths = [0; 5];
@@ -318,10 +327,11 @@ impl Line {
             shown.push_str(&format!("  {column}"));
         }
         let mut shown = shown.trim_end().to_owned();
-        let tries = match row.attempts {
-            0 => "not tried yet".to_owned(),
-            1 => "tried once".to_owned(),
-            n => format!("tried {n} times"),
+        let tries = match (&row.at_relay, row.attempts) {
+            (Some((_, since)), _) => format!("there since {}", clock::local(*since)),
+            (None, 0) => "not tried yet".to_owned(),
+            (None, 1) => "tried once".to_owned(),
+            (None, n) => format!("tried {n} times"),
         };
         let id = people::shown(&row.message_id);
         shown.push_str(&paint(DIM, &format!("\n    {tries}  id {id}  {}", people::shown(&row.text))));
@@ -400,11 +410,12 @@ mod tests {
     #[test]
     fn people_see_where_a_message_stands_and_nothing_that_text_forges() {
         let queued = shown(&row(OutStatus::Queued));
-        assert!(queued.starts_with("#12  queued  south  5 min ago  next in 2 min  any way\n"), "{queued}");
+        assert!(queued.starts_with("#12  queued  south  written 5 min ago  next in 2 min  any way\n"), "{queued}");
         assert!(queued.contains("tried 3 times  id m") && queued.contains("last attempt: nobody"), "{queued}");
         assert!(!queued.contains('\u{1b}') && queued.lines().filter(|line| line.starts_with('#')).count() == 1);
         let waiting = shown(&row(OutStatus::AtRelay));
         assert!(waiting.contains("at relay") && waiting.contains("https://relay.example"), "{waiting}");
+        assert!(waiting.contains("there since ") && !waiting.contains("tried"), "{waiting}");
     }
 
     #[test]
