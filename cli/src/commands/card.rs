@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muretai_node::{
-    Agent,
+    Agent, agent,
     card::CardFacts,
     send::peer::{FetchedCard, PeerCard},
     serve::URL_SETTING,
@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::{
+    clock,
     context::{self, Context},
     exit::Exit,
     failure::Failure,
@@ -25,6 +26,9 @@ use crate::{
 ///
 /// Without TARGET: the card that `muretai serve` serves, as JSON. With one: who is there, and whether the card is
 /// signed by its DID for that address. A card that does not verify is an error.
+///
+/// A DID whose address is not known is looked up at the relays of `relay` in config.toml, and at those where this agent has
+/// a mailbox. They keep copies that their agents signed; how old a copy is, is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai card\n\
@@ -41,6 +45,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct CardJson<'a> {
     card: Box<RawValue>,
     /// The envelope beside the card verified; `null` for the own card, which nobody has to prove here.
@@ -48,6 +53,9 @@ struct CardJson<'a> {
     url: &'a str,
     did: Option<&'a str>,
     name: Option<&'a str>,
+    /// Of a copy that a relay keeps: when its agent signed it, and which relay that is.
+    copy_signed: Option<String>,
+    relay: Option<&'a str>,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -81,6 +89,8 @@ async fn own(context: &Context, agent: &Agent) -> Result<(), Failure> {
         url: &url,
         did: Some(agent.did().as_str()),
         name: Some(agent.name()),
+        copy_signed: None,
+        relay: None,
     };
     context.out.either(&json, || {
         let value: Option<serde_json::Value> = serde_json::from_str(&card.to_json()).ok();
@@ -100,7 +110,15 @@ async fn peer(context: &Context, agent: &Agent, target: &str, allow_private: boo
         FetchedCard::Foreign { card, url } => {
             context.out.warn("this agent has no DID: nothing that it says can be verified");
             let name = card.member("name").and_then(Value::as_str);
-            let json = CardJson { card: wire::raw(&card), signed: Some(false), url: &url, did: None, name };
+            let json = CardJson {
+                card: wire::raw(&card),
+                signed: Some(false),
+                url: &url,
+                did: None,
+                name,
+                copy_signed: None,
+                relay: None,
+            };
             context.out.either(&json, || facts(name.unwrap_or_default(), "none", &url, "unproven", &card))
         }
     }
@@ -113,25 +131,39 @@ fn peer_json(peer: &PeerCard) -> CardJson<'_> {
         url: &peer.base,
         did: Some(peer.card.did.as_str()),
         name: Some(&peer.card.name),
+        copy_signed: peer.copy_signed.map(wire::time),
+        relay: kept_at(peer),
     }
 }
 
+/// The relay that keeps the copy.
+fn kept_at(peer: &PeerCard) -> Option<&str> {
+    peer.copy_signed?;
+    peer.fetched_from.rsplit_once("/card/").map(|(relay, _)| relay)
+}
+
 fn peer_text(peer: &PeerCard) -> String {
-    let proof = if peer.is_signed {
-        "signed by this DID for this address"
-    } else {
-        "unproven: no signature beside it, so this is a claim of whoever serves it"
+    let proof = match (peer.copy_signed, peer.is_signed) {
+        (Some(signed), _) => {
+            let relay = people::shown(kept_at(peer).unwrap_or("a relay"));
+            format!("a copy at {relay}, signed by this DID {}", clock::distance(signed, agent::now()))
+        }
+        (None, true) => "signed by this DID for this address".to_owned(),
+        (None, false) => "unproven: no signature beside it, so this is a claim of whoever serves it".to_owned(),
     };
-    facts(&peer.card.name, peer.card.did.as_str(), &peer.base, proof, &peer.card.raw)
+    facts(&peer.card.name, peer.card.did.as_str(), &peer.base, &proof, &peer.card.raw)
 }
 
 fn facts(name: &str, did: &str, url: &str, proof: &str, card: &Value) -> String {
     let mut lines = vec![
         format!("name    {}", paint(output::STRONG, &people::shown(name))),
         format!("did     {did}"),
-        format!("url     {}", people::shown(url)),
+        format!("url     {}", people::shown(if url.is_empty() { "none: reached through its relay" } else { url })),
         format!("card    {proof}"),
     ];
+    if let Some(relay) = card.member("relay").and_then(Value::as_str) {
+        lines.push(format!("relay   {}", people::shown(relay)));
+    }
     if let Some(description) = card.member("description").and_then(Value::as_str) {
         lines.push(format!("about   {}", people::shown(description)));
     }

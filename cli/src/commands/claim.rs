@@ -125,7 +125,7 @@ fn finish(context: &Context, args: &Args, claimed: &Claimed) -> Result<Exit, Fai
         return Ok(Exit::Done);
     }
     let name = people::shown(&claimed.contact.name);
-    let relay = people::shown(claimed.contact.coordinates.relay.as_deref().unwrap_or("a relay"));
+    let relay = people::shown(claimed.at_relay.as_deref().unwrap_or("a relay"));
     let hint = "claiming the same link again asks again; `muretai inbox --sync` fetches the answer when it is there";
     if args.require_delivery {
         let message = format!("{name} does not have the claim yet: it lies at {relay}");
@@ -163,7 +163,7 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     }
     if claimed.is_pending {
         let name = people::shown(&contact.name);
-        let relay = people::shown(contact.coordinates.relay.as_deref().unwrap_or("a relay"));
+        let relay = people::shown(claimed.at_relay.as_deref().unwrap_or("a relay"));
         context.out.note(&format!("the claim lies at {relay}: {name} is off, and trusts you when it has fetched it"));
         context.next(&format!(
             "next: `muretai inbox --sync` fetches its answer; what you send meanwhile waits there too: `muretai send {} 'hello'`",

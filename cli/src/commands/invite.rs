@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use muretai_node::{Agent, agent, invites::InviteRequest};
+use muretai_node::{
+    Agent, agent,
+    invites::{self, InviteRequest},
+};
 use muretai_protocol::UnixSeconds;
 use muretai_store::invites::InviteRow;
 use serde::Serialize;
@@ -107,6 +110,8 @@ struct InviteJson<'a> {
     used_name: Option<&'a str>,
     used: Option<String>,
     revoked: Option<String>,
+    /// The relay that keeps it, when one does.
+    relay: Option<String>,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -187,6 +192,9 @@ async fn revoke(context: &Context, agent: &Agent, invite: &str) -> Result<(), Fa
     };
     let (name, now) = (claimer(agent, &row).await?, agent::now());
     context.out.either(&json(&row, name.as_deref(), now), || line(&row, name.as_deref(), now))?;
+    if row.used_by.is_none() && invites::relay_of(&row).is_some() {
+        context.out.note("the relay shows it until it expires; a claim of it is refused");
+    }
     if let Some(did) = &row.used_by {
         context.next(&format!("it was claimed before; `muretai contacts remove {did}` ends that trust"));
     }
@@ -221,6 +229,7 @@ fn json<'a>(invite: &'a InviteRow, used_name: Option<&'a str>, now: UnixSeconds)
         used_name,
         used: invite.used.map(wire::time),
         revoked: invite.revoked.map(wire::time),
+        relay: invites::relay_of(invite),
     }
 }
 
@@ -230,6 +239,9 @@ fn line(invite: &InviteRow, name: Option<&str>, now: UnixSeconds) -> String {
     if let Some(did) = &invite.used_by {
         let name = name.map(|name| format!("{} ", people::shown(name))).unwrap_or_default();
         line.push_str(&format!("  by {name}{did}"));
+    }
+    if let Some(relay) = invites::relay_of(invite) {
+        line.push_str(&format!("  at {}", people::shown(&relay)));
     }
     if let Some(note) = &invite.note {
         line.push_str(&format!("  {}", people::shown(note)));
