@@ -25,6 +25,7 @@ use tokio::{
 
 use crate::{Agent, Home, agent::now};
 
+pub(crate) mod post;
 pub(crate) mod relay;
 
 /// An agent in a temporary home.

@@ -133,8 +133,9 @@ impl Agent {
         let base = urls::canonical_base(&invite.url).ok().filter(|base| !urls::is_wildcard(base));
         // The owner saw the link: when its host is local, an inviter on that same network is what was meant.
         let is_meant = |url: &str| typed != Network::Other && network_of(url) == typed;
-        let allow_private = request.allow_private || base.as_deref().is_some_and(is_meant);
         let relay = invite.relay.clone().or_else(|| relay_beside(&invite, link_url));
+        let is_meant_any = [&base, &relay].into_iter().flatten().any(|url| is_meant(url));
+        let allow_private = request.allow_private || is_meant_any;
         let told = Coordinates { relay, enc_pub: invite.enc_pub.clone(), ..Coordinates::default() };
         let is_near = |relay: &str| {
             let is_home = home.as_deref().is_some_and(|home| urls::same_scope(home, relay));

@@ -59,6 +59,7 @@ impl Agent {
             Ok(Relayed::Said(response)) => {
                 pending.forget(self.store()).await?;
                 accepted(response, invite, url)?;
+                self.remember_mailbox(&home).await?;
                 Ok(Presented::Accepted)
             }
             Err(NoAnswer::Transport { source, .. }) => {

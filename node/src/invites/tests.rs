@@ -9,6 +9,8 @@ use crate::{
     testing::{Act, Fake, Owned, Seen, agent, agent_in, key, refusal, reply_to, result},
 };
 
+mod relayed;
+
 /// A served agent that stops with the test.
 struct Served {
     owned: Owned,
