@@ -33,8 +33,15 @@ pub(super) struct Documents {
     /// The relay where this agent's mail is fetched now.
     mailbox: Mutex<Option<String>>,
     /// The card as policies and mailbox were when somebody asked last.
-    card: Mutex<Option<(Policies, Option<String>, Arc<Card>)>>,
+    card: Mutex<Option<Made>>,
     revocations: Mutex<Option<List>>,
+}
+
+/// The card, and what it was made for.
+struct Made {
+    policies: Policies,
+    mailbox: Option<String>,
+    card: Arc<Card>,
 }
 
 /// One state of the card.
@@ -101,10 +108,10 @@ impl Documents {
         let policies = gate.policies().await.ok()?;
         let mut cached = lock(&self.card);
         let mailbox = lock(&self.mailbox).clone();
-        if let Some((made_for, with_mailbox, card)) = &*cached
-            && (*made_for, with_mailbox) == (policies, &mailbox)
+        if let Some(made) = &*cached
+            && (made.policies, &made.mailbox) == (policies, &mailbox)
         {
-            return Some(Arc::clone(card));
+            return Some(Arc::clone(&made.card));
         }
         let facts = CardFacts {
             url: &self.url,
@@ -115,7 +122,7 @@ impl Documents {
         };
         let value = agent.card_with(&facts);
         let card = Arc::new(Card::new(value));
-        *cached = Some((policies, mailbox, Arc::clone(&card)));
+        *cached = Some(Made { policies, mailbox, card: Arc::clone(&card) });
         Some(card)
     }
 
