@@ -224,7 +224,8 @@ impl Agent {
         let is_allowed = contact.as_ref().is_some_and(|contact| contact.allow_private);
         let is_near = |relay: &str| {
             let is_beside = network != Network::Other && network_of(relay) == network;
-            self.policy_for_named(relay, is_allowed || is_beside) == Policy::Owner
+            let is_all_there_is = peer.base.is_empty() && peer.policy == Policy::Owner;
+            self.policy_for_named(relay, is_allowed || is_beside || is_all_there_is) == Policy::Owner
         };
         let mailbox = self.mailbox_at(&coordinates, is_near).await?;
         let is_blocked = contact.as_ref().is_some_and(|contact| contact.is_blocked);

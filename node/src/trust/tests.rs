@@ -26,6 +26,8 @@ use crate::{
     testing::{Owned, agent, befriend},
 };
 
+mod relayed;
+
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A served agent that stops with the test.
