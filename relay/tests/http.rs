@@ -6,4 +6,5 @@ mod http {
     mod end;
     mod requests;
     mod streams;
+    mod transport;
 }
