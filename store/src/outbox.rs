@@ -70,6 +70,19 @@ pub struct OutboxRow {
     pub at_relay: Option<(String, UnixSeconds)>,
 }
 
+/// A reply that was made earlier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierReply {
+    /// Its id.
+    pub message_id: String,
+    /// The text.
+    pub text: String,
+    /// A machine made it without thought.
+    pub is_auto: bool,
+    /// When the message arrived that it answers.
+    pub received: UnixSeconds,
+}
+
 /// A letter that was refused here, for the owner to see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedLetter {
@@ -200,6 +213,13 @@ impl Store {
     pub async fn post_reply(&self, peer: &Did, message_id: &str, by: &ReplyBy) -> Result<bool, StoreError> {
         let (peer, message_id, by) = (peer.clone(), message_id.to_owned(), by.clone());
         self.write(|conn| Box::pin(async move { rows::post_reply(conn, &peer, &message_id, &by).await })).await
+    }
+
+    /// The reply that was made to a message of this peer, when both are among the last 10,000 rows: whoever has just been
+    /// restarted may not know whether anybody heard it.
+    pub async fn reply_to(&self, peer: &Did, message_id: &str) -> Result<Option<EarlierReply>, StoreError> {
+        let (peer, message_id) = (peer.clone(), message_id.to_owned());
+        self.read(|conn| Box::pin(async move { rows::reply_to(conn, &peer, &message_id).await })).await
     }
 
     /// Notes a letter that was refused. The newest 1,000 are kept, and of each text the first 1,024 bytes.

@@ -52,6 +52,7 @@ mod unopened;
 
 use answerer::{Answerer, Responders};
 use documents::Documents;
+use letters::Reposted;
 use rates::Rates;
 use stale_keys::StaleKeys;
 use unopened::Throttle;
@@ -94,6 +95,9 @@ struct Inner {
     stale_keys: StaleKeys,
     /// Whom letters were told to that did not open.
     told: Throttle,
+    /// When this receiver began.
+    began: UnixSeconds,
+    reposted: Reposted,
     /// Letters that were taken, for good or for bad.
     letters: AtomicU64,
     /// Of these, letters that were refused or did not open.
@@ -121,6 +125,8 @@ impl Receiver {
             errands: Notify::new(),
             stale_keys: StaleKeys::default(),
             told: Throttle::default(),
+            began: crate::agent::now(),
+            reposted: Reposted::default(),
             letters: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             agent: agent.clone(),
@@ -163,6 +169,13 @@ impl Receiver {
     /// Waits until somebody's request made an errand necessary, or a key has to be looked up again.
     pub async fn errand_written(&self) {
         self.inner.errands.notified().await;
+    }
+
+    /// The same receiver as if it had begun at another time; the only one of its kind.
+    #[cfg(test)]
+    pub(crate) fn began(self, began: UnixSeconds) -> Receiver {
+        let inner = Arc::into_inner(self.inner).unwrap();
+        Receiver { inner: Arc::new(Inner { began, ..inner }) }
     }
 
     /// Lets the second pass for which policies and the own revocations are remembered.

@@ -6,7 +6,7 @@ use crate::{
     StoreError,
     contacts::peer_id,
     messages::{OutStatus, Received, Reply, ReplyBy, Settles, TARGET_SETTING},
-    outbox::{Keep, OutboxRow},
+    outbox::{EarlierReply, Keep, OutboxRow},
 };
 
 /// Bytes of [`OutboxRow::last_error`] that are kept.
@@ -136,6 +136,29 @@ pub(super) async fn post_reply(
     insert_reply(conn, seq, peer, is_auto, UnixSeconds(row.try_get(3)?), by).await?;
     bound(conn).await?;
     Ok(true)
+}
+
+/// See [`crate::Store::reply_to`].
+pub(super) async fn reply_to(
+    conn: &mut SqliteConnection,
+    peer: &Did,
+    message_id: &str,
+) -> Result<Option<EarlierReply>, StoreError> {
+    let row = query(
+        "SELECT reply.message_id, reply.text, reply.is_auto, asked.received \
+         FROM messages AS asked JOIN peers ON id = asked.peer JOIN messages AS reply ON reply.seq = asked.seq + 1 \
+         WHERE asked.seq > (SELECT max(seq) FROM messages) - ? AND address = ? AND asked.message_id = ? \
+         AND asked.direction = 0 AND reply.direction = 1 AND reply.reply_to = asked.message_id \
+         ORDER BY asked.seq DESC LIMIT 1",
+    )
+    .bind(RECENT_ROWS)
+    .bind(peer.as_str())
+    .bind(message_id)
+    .fetch_optional(conn)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let received = UnixSeconds(row.try_get(3)?);
+    Ok(Some(EarlierReply { message_id: row.try_get(0)?, text: row.try_get(1)?, is_auto: row.try_get(2)?, received }))
 }
 
 async fn write(

@@ -1,5 +1,10 @@
 //! Letters: requests that lay in a mailbox. They climb the same ladder, and nobody waits for what comes of it: an answer
 //! is a letter of its own, a refusal is kept for the owner to see, and its sender hears of it when the owner knows it.
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
 use bytes::Bytes;
 use muretai_protocol::{
     Did, MessageId, UnixSeconds, a2a,
@@ -16,7 +21,7 @@ use super::{Receiver, answer_body, frame, log, log::Line};
 use crate::{
     Agent,
     receive::{
-        frame::Request, gate::verdicts, ladder::Window, methods::about::REFUSED, refusals as say,
+        frame::Request, gate::verdicts, ladder::Window, methods::about::REFUSED, refusals as say, replay::Key,
         return_address::ReturnAddress,
     },
     send::notice::Notice,
@@ -40,7 +45,10 @@ impl Receiver {
             Ok(_) => true,
             Err(refusal) if is_passing(refusal) => false,
             // What was handled before is confirmed to the relay, and to nobody else (4.5).
-            Err(refusal) if *refusal == say::duplicate() => true,
+            Err(refusal) if *refusal == say::duplicate() => {
+                self.repost(body, postmark, now).await;
+                true
+            }
             Err(refusal) => self.keep_refusal(body, postmark, refusal, now).await.is_ok_and(|()| true),
         };
         Outcome { status: if is_taken { 200 } else { 503 }, body: answer_body(&id, &result) }
@@ -68,6 +76,36 @@ impl Receiver {
         };
         line.end(result.as_ref().err(), policy.as_deref());
         (id, result)
+    }
+
+    /// Posts the reply of a message that was handled before this process began: its relay brings it again because it was
+    /// not acknowledged, so nobody knows whether somebody who waited heard the answer. It is the same reply under the same
+    /// id, and once for each message.
+    async fn repost(&self, body: &[u8], postmark: &Postmark, now: UnixSeconds) {
+        let agent = &self.inner.agent;
+        let Some(Proven { verified, is_claim: false }) = proven(body, agent.did(), now) else { return };
+        let message = verified.message();
+        let asked = message.message_id.as_str();
+        let reply = match agent.store().reply_to(verified.from(), asked).await {
+            Ok(Some(reply)) if reply.received < self.inner.began => reply,
+            Ok(_) => return,
+            Err(error) => return not_kept(&error),
+        };
+        if is_auto(message) || !self.inner.reposted.admit(verified.from(), asked) {
+            return;
+        }
+        let mut extra = Object::from([("replyTo".to_owned(), asked.into())]);
+        if reply.is_auto {
+            let status = if reply.text.is_empty() { "accepted" } else { "no-answer" };
+            extra.insert("auto".to_owned(), true.into());
+            extra.insert("status".to_owned(), status.into());
+        }
+        let by = ReturnAddress::of(message, postmark).reply_by(&extra, now);
+        match agent.store().post_reply(verified.from(), &reply.message_id, &by).await {
+            Ok(true) => agent.outbox_written().notify_one(),
+            Ok(false) => {}
+            Err(error) => not_kept(&error),
+        }
     }
 
     /// Keeps a refusal for the owner, and tells it to a direct contact.
@@ -108,6 +146,25 @@ fn is_passing(refusal: &Refusal) -> bool {
     refusal.code == Code::Internal || *refusal == say::in_hand()
 }
 
+/// A machine's words.
+fn is_auto(message: &Message) -> bool {
+    message.meta("auto").and_then(Value::as_bool) == Some(true)
+}
+
+/// Messages whose replies were posted again. Beyond what it remembers nothing is posted again.
+#[derive(Debug, Default)]
+pub(super) struct Reposted(Mutex<HashSet<Key>>);
+
+/// What [`Reposted`] remembers, 32 bytes each.
+const MAX_REPOSTED: usize = 4_096;
+
+impl Reposted {
+    fn admit(&self, from: &Did, message_id: &str) -> bool {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.len() < MAX_REPOSTED && seen.insert(Key::new(from.as_str(), message_id))
+    }
+}
+
 /// A refusal in words.
 fn words(refusal: &Refusal) -> &str {
     refusal.detail().unwrap_or_else(|| refusal.code.message())
@@ -117,8 +174,7 @@ fn words(refusal: &Refusal) -> &str {
 /// is the same notice.
 async fn tell(agent: &Agent, asked: &Verified, refusal: &Refusal, back: &ReturnAddress) -> Result<(), StoreError> {
     let message = asked.message();
-    let is_auto = message.meta("auto").and_then(Value::as_bool) == Some(true);
-    if is_auto || *refusal == say::repeated() {
+    if is_auto(message) || *refusal == say::repeated() {
         return Ok(());
     }
     let contact = agent.store().contact(asked.from()).await?;

@@ -279,3 +279,27 @@ async fn every_method_may_come_as_a_letter() {
     assert_eq!(world.letter(postmark(&north, "2"), &ask).await.0, 200);
     assert_eq!(world.rejected().await, []);
 }
+
+#[tokio::test]
+async fn after_a_restart_a_letter_that_comes_again_has_its_reply_posted_once() {
+    let mut world = world(|_| {}).await;
+    world.befriend(&key(1)).await;
+    let body = request("message/send", world.message(&key(1), "1", "hello"));
+    let reply = world.call(&body).await;
+    world.letter(postmark(&key(1), "1"), &body).await;
+    assert_eq!(world.outbox().await, [], "who called has the answer");
+    // The next second, in another process.
+    let later = Receiver::new(&world.agent, &ReceiverOptions::default());
+    world.receiver = later.began(UnixSeconds(now().0 + 1));
+    for expected in [1, 0] {
+        assert!(is_duplicate(&world.letter(postmark(&key(1), "1"), &body).await.1));
+        let outbox = world.outbox().await;
+        assert_eq!(outbox.len(), expected);
+        for row in outbox {
+            assert_eq!(extra(&row), json!({"auto": true, "replyTo": "1", "status": "accepted"}));
+            let id = reply.member("result").unwrap().member("messageId").unwrap().as_str();
+            assert_eq!(Some(row.message_id.as_str()), id);
+            world.agent.store().record_at_relay(row.seq, RELAY, now(), now()).await.unwrap();
+        }
+    }
+}
