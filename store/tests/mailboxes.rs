@@ -41,6 +41,7 @@ on_both! {
     letters::are_kept_until_they_are_acknowledged,
     letters::a_repeated_deposit_is_one_letter,
     letters::are_fetched_within_bounds,
+    letters::are_fetched_by_many_at_once,
     letters::any_text_comes_back_as_it_was,
     letters::many_depositors_and_listeners_at_once,
     letters::survive_closing_and_keep_their_numbers,

@@ -104,6 +104,30 @@ pub(crate) async fn are_fetched_within_bounds(place: Place) {
     assert_eq!(fetch(vec![qids[0], qids[2], 12_345_678], 2, 1_000).await, (vec![qids[1], qids[3]], true));
 }
 
+pub(crate) async fn are_fetched_by_many_at_once(place: Place) {
+    let store: Arc<dyn Mailboxes> = place.open(Quotas::default()).await.into();
+    for n in 0..60 {
+        let blob = "x".repeat(n as usize * 10);
+        stored(&*store, NewLetter { blob, ..letter(n % 6, n, n.to_string()) }).await;
+    }
+    // Mailbox 6 is nobody's, and some ask for nothing.
+    let asked = |n: u32| (did(n % 7), n / 7 % 5, u64::from(n) * 20);
+    let mut one_by_one = Vec::new();
+    for n in 0..120 {
+        let (did, letters, bytes) = asked(n);
+        one_by_one.push(store.fetch(&did, &[i64::from(n)], letters, bytes).await.unwrap());
+    }
+    let calls: Vec<_> = (0..120)
+        .map(|n| {
+            let (store, (did, letters, bytes)) = (store.clone(), asked(n));
+            tokio::spawn(async move { store.fetch(&did, &[i64::from(n)], letters, bytes).await.unwrap() })
+        })
+        .collect();
+    for (call, expected) in calls.into_iter().zip(one_by_one) {
+        assert_eq!(call.await.unwrap(), expected);
+    }
+}
+
 pub(crate) async fn any_text_comes_back_as_it_was(place: Place) {
     let store = place.open(Quotas::default()).await;
     let texts = ["", "\"'\\%_$1?", "ü日本😀", "a\nb\tc", "{\"a\":[1]}", &"x".repeat(700_000)];

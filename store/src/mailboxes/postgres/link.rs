@@ -18,7 +18,7 @@ pub(super) const SCHEMA: &str = "muretai_relay";
 /// How long a connection may take to come about, and to become free.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections for what needs none of its own.
-const POOL_SIZE: u32 = 4;
+const POOL_SIZE: u32 = 6;
 /// One that was idle for longer is asked whether it lives.
 const DOUBTED_AFTER: Duration = Duration::from_secs(1);
 

@@ -15,7 +15,8 @@ pub(super) const LOCK_TOTALS: i64 = 0x6d72_7472_0002;
 pub(super) const LOCK_SWEEP: i64 = 0x6d72_7472_0003;
 
 pub(super) async fn prepare(conn: &mut PgConnection) -> Result<(), MailboxError> {
-    raw_sql("BEGIN").execute(&mut *conn).await?;
+    // A migration, or the wait for another process's, may take its time.
+    raw_sql("BEGIN; SET LOCAL statement_timeout = 0").execute(&mut *conn).await?;
     match upgrade(conn, &MIGRATIONS).await {
         Ok(()) => Ok(raw_sql("COMMIT").execute(conn).await.map(drop)?),
         Err(error) => {
