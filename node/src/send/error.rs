@@ -294,6 +294,9 @@ impl SendError {
             SendError::Refused { code, .. } => return refusal_hint(*code).map(str::to_owned),
             SendError::ReplyNotVerified { .. } => "nothing of the reply was kept; ask the peer's owner",
             SendError::ForeignNoInterface { .. } | SendError::ForeignNoText { .. } => return None,
+            SendError::Store(StoreError::OutboxFull { .. }) => {
+                "`muretai outbox list` shows them, `muretai outbox drop` gives one up"
+            }
             SendError::BadId { .. } | SendError::Store(_) => return None,
         };
         Some(hint.to_owned())
