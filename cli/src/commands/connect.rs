@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use muretai_node::trust::connect::{ConnectRequest, Connected};
+use muretai_node::{
+    Agent,
+    trust::connect::{ConnectRequest, Connected},
+};
 use serde::Serialize;
 
 use crate::{
     context::{self, Context},
     exit::Exit,
     failure::Failure,
+    mail::Reception,
     output::{self, paint},
     parse, people, progress, shell,
 };
@@ -16,8 +20,8 @@ use crate::{
 /// Ask somebody to connect, without an invite
 ///
 /// TARGET is a contact's name, a DID, a card URL or a bare domain. Its owner sees who asks and what -m says, and
-/// decides; until then nothing is trusted. An answer arrives by itself while `muretai serve` runs; --wait waits for it
-/// here. Asking again repeats the request and changes nothing else.
+/// decides; until then nothing is trusted. An answer arrives by itself while `muretai serve` runs, and with
+/// `muretai inbox --sync` when this agent has a mailbox; --wait waits for it here. Asking again repeats the request and changes nothing else.
 ///
 /// With --ask a contact is asked to introduce you instead: its owner vouches for you or not, and TARGET decides. That
 /// question has fixed words: -m and --wait do not go with it.
@@ -61,7 +65,7 @@ struct ConnectJson<'a> {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    let request = ConnectRequest {
+    let mut request = ConnectRequest {
         target: args.target.clone(),
         note: args.message.clone(),
         wait: args.wait,
@@ -73,26 +77,39 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     context::block_on(async {
         let agent = context.open(request.timeout).await?;
         let target = people::shown(&request.target);
+        // Letters are received while the answer is waited for, and by nobody otherwise.
+        let reception = match request.wait {
+            Some(_) => Some(Reception::open(context, &agent, &format!("cannot wait for `{target}`")).await?),
+            None => None,
+        };
+        if let Some(reception) = &reception {
+            request.receiver = reception.options.clone();
+        }
         let asking = agent.ask_to_connect(&request);
         let asked = tokio::select! {
-            asked = progress::watch(&context.out, format!("waiting for {target}"), asking) => asked,
-            _ = tokio::signal::ctrl_c() => {
-                let message = format!("cannot wait for `{target}`: interrupted");
-                return Err(Failure::failed(message).hint("the request may stand; `muretai requests` shows it"));
-            }
+            asked = progress::watch(&context.out, format!("waiting for {target}"), asking) => Some(asked),
+            _ = tokio::signal::ctrl_c() => None,
         };
-        let is_offline = agent.served_by().is_none();
+        request.receiver = Default::default();
+        if let Some(reception) = reception {
+            reception.close().await;
+        }
+        let arrival = Arrival::at(&agent).await;
         agent.close().await;
+        let Some(asked) = asked else {
+            let message = format!("cannot wait for `{target}`: interrupted");
+            return Err(Failure::failed(message).hint("the request may stand; `muretai requests` shows it"));
+        };
         let (attempt, about) = match &request.ask {
             None => (format!("cannot ask `{target}` to connect"), &request.target),
             Some(peer) => (format!("cannot ask `{}` to introduce you to `{target}`", people::shown(peer)), peer),
         };
         let asked = asked.map_err(|error| Failure::of(attempt, &error).about(about))?;
-        print(context, args, &asked, is_offline)
+        print(context, args, &asked, arrival)
     })
 }
 
-fn print(context: &Context, args: &Args, asked: &Connected, is_offline: bool) -> Result<Exit, Failure> {
+fn print(context: &Context, args: &Args, asked: &Connected, arrival: Arrival) -> Result<Exit, Failure> {
     context.out.either(&json(asked), || text(asked))?;
     match asked {
         Connected::Connected { contact, was_known } => {
@@ -102,10 +119,11 @@ fn print(context: &Context, args: &Args, asked: &Connected, is_offline: bool) ->
             context.next(&format!("{name} and you {since}; next: {next}"));
             Ok(Exit::Done)
         }
-        Connected::Pending { request, is_offline, .. } => {
-            let way = match is_offline {
-                true => "while `muretai serve` does not run the answer cannot arrive: ask again later",
-                false => "the answer arrives by itself",
+        Connected::Pending { request, .. } => {
+            let way = match arrival {
+                Arrival::Nowhere => "while `muretai serve` does not run the answer cannot arrive: ask again later",
+                Arrival::Mailbox => "`muretai inbox --sync` fetches the answer",
+                Arrival::Service => "the answer arrives by itself",
             };
             let undo = format!("`muretai requests withdraw {request}` takes it back");
             context.next(&format!("its owner decides; {way}; {undo}"));
@@ -118,7 +136,7 @@ fn print(context: &Context, args: &Args, asked: &Connected, is_offline: bool) ->
         Connected::Asked { request, status, .. } => {
             context.next(match status.as_str() {
                 "declined" => "it does not introduce you; nothing was changed here",
-                _ if is_offline => OFFLINE,
+                _ if arrival == Arrival::Nowhere => OFFLINE,
                 _ => "an introduction arrives as a message, `muretai introduce list --held` shows it",
             });
             if status != "declined" {
@@ -126,6 +144,27 @@ fn print(context: &Context, args: &Args, asked: &Connected, is_offline: bool) ->
             }
             Ok(if status == "declined" { Exit::PeerRefused } else { Exit::Done })
         }
+    }
+}
+
+/// How an answer gets here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// A running `serve` takes it.
+    Service,
+    /// It waits in a mailbox.
+    Mailbox,
+    /// It does not.
+    Nowhere,
+}
+
+impl Arrival {
+    async fn at(agent: &Agent) -> Arrival {
+        if agent.served_by().is_some() {
+            return Arrival::Service;
+        }
+        let has_mailbox = agent.mailboxes().await.is_ok_and(|mailboxes| !mailboxes.is_empty());
+        if has_mailbox { Arrival::Mailbox } else { Arrival::Nowhere }
     }
 }
 

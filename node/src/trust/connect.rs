@@ -74,7 +74,7 @@ pub enum Connected {
         request: i64,
         /// Who was asked.
         did: Did,
-        /// Nobody can tell us: no `serve` of this agent runs.
+        /// Nobody can tell us: no `serve` of this agent runs, and it has no mailbox.
         is_offline: bool,
     },
     /// The peer's owner said no, while we waited.
@@ -137,7 +137,7 @@ impl Agent {
             Ok(Said::Connected(contact)) => Ok(Connected::Connected { contact, was_known: known.is_some() }),
             Ok(Said::Pending) => match request.wait {
                 Some(time) => self.wait_for_owner(&row, &whom, request, Instant::now() + time).await,
-                None => Ok(self.pending(&row)),
+                None => self.pending(&row).await,
             },
             Err(error) => {
                 self.after_failure(&row, &error, is_new).await?;
@@ -234,8 +234,9 @@ impl Agent {
         Ok(())
     }
 
-    fn pending(&self, row: &RequestRow) -> Connected {
-        Connected::Pending { request: row.id, did: row.peer.clone(), is_offline: self.served_by().is_none() }
+    async fn pending(&self, row: &RequestRow) -> Result<Connected, TrustError> {
+        let is_offline = self.served_by().is_none() && self.mailboxes().await?.is_empty();
+        Ok(Connected::Pending { request: row.id, did: row.peer.clone(), is_offline })
     }
 
     /// `introduction/request`: the text alone says to whom, because the introducer embeds it as our signed question.

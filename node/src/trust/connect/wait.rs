@@ -50,7 +50,7 @@ impl Agent {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(self.pending(row));
+                return self.pending(row).await;
             }
             let can_ask = !whom.peer.url.is_empty();
             if self.served_by().is_some() || self.mailboxes().await?.is_empty() {
