@@ -24,6 +24,15 @@ stage_end() {
 # What a stage that started something ends by its id; a stage overrides it.
 cleanup() { :; }
 
+# Ends the database server of the tests, when one runs; `.ci/postgres.sh` started it.
+postgres_stop() {
+    [ -n "${postgres_folder:-}" ] || return 0
+    bash tests/postgres.sh stop "$postgres_folder/server" || true
+    rm -rf "$postgres_folder"
+    postgres_folder=""
+    unset MURETAI_TEST_POSTGRES
+}
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Something that this run needs is not there: a fault in CI, a printed skip on a developer's machine.
