@@ -137,17 +137,10 @@ impl Home {
 
     /// How often each message id came in, by the database of an agent, without a process for it.
     pub fn received(&self, name: &str) -> std::collections::HashMap<String, usize> {
-        use sqlx::{Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
-        let options = SqliteConnectOptions::new().filename(self.agent(name).join("agent.db"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let rows = runtime.block_on(async {
-            let mut conn = SqliteConnection::connect_with(&options.busy_timeout(wait::PATIENCE)).await.unwrap();
-            let statement = "SELECT message_id, count(*) FROM messages WHERE direction = 0 GROUP BY message_id";
-            let rows = sqlx::query(statement).fetch_all(&mut conn).await.unwrap();
-            conn.close().await.unwrap();
-            rows
-        });
-        rows.iter().map(|row| (row.get(0), row.get::<i64, _>(1) as usize)).collect()
+        use sqlx::Row;
+        let statement = "SELECT message_id, count(*) FROM messages WHERE direction = 0 GROUP BY message_id";
+        let row = |row: &sqlx::sqlite::SqliteRow| (row.get(0), row.get::<i64, _>(1) as usize);
+        query(&self.agent(name).join("agent.db"), statement, row).into_iter().collect()
     }
 
     /// The path of a file in the scratch folder, with this content.
@@ -156,6 +149,19 @@ impl Home {
         std::fs::write(&path, content).unwrap();
         path
     }
+}
+
+/// Reads rows of a SQLite file that another process has open.
+pub fn query<T>(file: &Path, statement: &str, read: impl Fn(&sqlx::sqlite::SqliteRow) -> T) -> Vec<T> {
+    use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
+    let options = SqliteConnectOptions::new().filename(file).busy_timeout(wait::PATIENCE);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut conn = SqliteConnection::connect_with(&options).await.unwrap();
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement.to_owned())).fetch_all(&mut conn).await.unwrap();
+        conn.close().await.unwrap();
+        rows.iter().map(read).collect()
+    })
 }
 
 /// A command that ended.

@@ -108,8 +108,17 @@ impl RelayProcess {
         page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
-    /// Letters that wait in all mailboxes.
+    /// Letters that wait in all mailboxes, by its SQLite file.
     pub fn letters(&self) -> u64 {
-        self.metric("muretai_relay_letters").expect("the relay counts its letters") as u64
+        self.count("SELECT count(*) FROM letters")
+    }
+
+    /// Letters that wait in one mailbox, by its SQLite file.
+    pub fn letters_for(&self, did: &str) -> u64 {
+        self.count(&format!("SELECT count(*) FROM letters, mailboxes WHERE mailboxes.id = mailbox AND did = '{did}'"))
+    }
+
+    fn count(&self, statement: &str) -> u64 {
+        crate::home::query(&self.store().join("relay.db"), statement, |row| sqlx::Row::get::<i64, _>(row, 0) as u64)[0]
     }
 }

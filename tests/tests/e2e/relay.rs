@@ -71,7 +71,7 @@ fn a_letter_waits_for_an_agent_that_is_off_and_its_reply_comes_back() {
     assert_eq!(serve.stop("TERM").0, 0);
     let incoming: Vec<_> = south.inbox("south").into_iter().filter(|message| message["direction"] == "in").collect();
     assert_eq!(incoming.len(), 1, "exactly one message: {incoming:?}");
-    wait::until("empty mailboxes", || (relay.letters() == 0).then_some(()));
+    assert_eq!(relay.letters_for(&south.did("south")), 0);
 }
 
 #[test]
