@@ -1,8 +1,8 @@
 //! Mailboxes in a PostgreSQL database that many relay processes share.
 //!
 //! What a mailbox holds changes only under the lock of its row, so bounds, duplicates and epochs are exact across
-//! processes. Deposits and acknowledgements go through lanes, each with a connection and a group commit; reads and rare
-//! acts use a small pool; a keeper says who is alive and online; notices tell the other processes what happened.
+//! processes. Deposits and acknowledgements go through one lane, a connection with a group commit; reads and rare acts use
+//! a small pool; a keeper says who is alive and online; notices tell the other processes what happened.
 mod batch;
 mod deposits;
 mod failure;
@@ -14,12 +14,9 @@ mod records;
 mod schema;
 mod sweep;
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 
 use async_trait::async_trait;
@@ -45,8 +42,6 @@ use crate::mailboxes::{
     },
 };
 
-/// Writing connections of one process: while one waits for the disk, others go on.
-const LANES: u64 = 3;
 /// Pieces of the sums; the migration makes so many.
 const SHARDS: i64 = 64;
 /// Requests that may wait for a task; further callers wait for room.
@@ -76,7 +71,7 @@ impl Shared {
 /// An open database.
 pub(super) struct PgMailboxes {
     shared: Arc<Shared>,
-    lanes: Vec<mpsc::Sender<lane::Job>>,
+    lane: mpsc::Sender<lane::Job>,
     keeper: mpsc::Sender<keeper::Job>,
     is_closed: AtomicBool,
     listening: JoinHandle<()>,
@@ -114,14 +109,11 @@ impl PgMailboxes {
         let keeper = Keeper::new(shared.clone()).await?;
         let (online, jobs) = mpsc::channel(QUEUE_LEN);
         tokio::spawn(keeper.run(jobs));
-        let lanes = (0..LANES as i64).map(|n| {
-            let (lane, jobs) = mpsc::channel(QUEUE_LEN);
-            let shard = i32::try_from((process * LANES as i64 + n).rem_euclid(SHARDS)).unwrap_or(0);
-            tokio::spawn(Lane::new(shared.clone(), shard).run(jobs));
-            lane
-        });
+        let (lane, jobs) = mpsc::channel(QUEUE_LEN);
+        let shard = i32::try_from(process.rem_euclid(SHARDS)).unwrap_or(0);
+        tokio::spawn(Lane::new(shared.clone(), shard).run(jobs));
         Ok(PgMailboxes {
-            lanes: lanes.collect(),
+            lane,
             keeper: online,
             is_closed: AtomicBool::new(false),
             listening: tokio::spawn(notices::listen(link, process, events, first)),
@@ -151,11 +143,8 @@ impl PgMailboxes {
 
     async fn act(&self, act: Act) -> Result<Done, MailboxError> {
         self.refuse_closed()?;
-        let mut hasher = DefaultHasher::new();
-        act.did().as_str().hash(&mut hasher);
-        let lane = usize::try_from(hasher.finish() % LANES).unwrap_or(0);
         let (answer, outcome) = oneshot::channel();
-        self.lanes[lane].send(lane::Job::Act(act, answer)).await.map_err(|_| MailboxError::Closed)?;
+        self.lane.send(lane::Job::Act(act, answer)).await.map_err(|_| MailboxError::Closed)?;
         outcome.await.map_err(|_| MailboxError::Closed)?
     }
 }
@@ -264,11 +253,9 @@ impl Mailboxes for PgMailboxes {
 
     async fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        for lane in &self.lanes {
-            let (done, closed) = oneshot::channel();
-            if lane.send(lane::Job::Close(done)).await.is_ok() {
-                closed.await.ok();
-            }
+        let (done, closed) = oneshot::channel();
+        if self.lane.send(lane::Job::Close(done)).await.is_ok() {
+            closed.await.ok();
         }
         let (done, closed) = oneshot::channel();
         if self.keeper.send(keeper::Job::Close(done)).await.is_ok() {

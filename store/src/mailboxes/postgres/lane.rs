@@ -1,5 +1,7 @@
-//! A task that owns a writing connection. What waits together shares one transaction; a mailbox has one lane, so that the
-//! lanes of a process do not wait for each other.
+//! The task that owns the writing connection of a process. What waits together shares one transaction.
+//!
+//! One is enough: what comes while it commits goes together in the next. More of them cut the batches smaller, and each
+//! transaction has its price, for the database above all.
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use muretai_protocol::{Did, UnixSeconds};
