@@ -1,8 +1,8 @@
 //! Mailboxes in a PostgreSQL database that many relay processes share.
 //!
 //! What a mailbox holds changes only under the lock of its row, so bounds, duplicates and epochs are exact across
-//! processes. Deposits and acknowledgements go through one lane, a connection with a group commit; reads and rare acts use
-//! a small pool; a keeper says who is alive and online; notices tell the other processes what happened.
+//! processes. Deposits and acknowledgements go through one lane, a connection with a group commit; reads and rare acts
+//! use a small pool; a keeper says who is alive and online; notices tell the other processes what happened.
 mod batch;
 mod deposits;
 mod failure;

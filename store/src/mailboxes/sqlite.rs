@@ -1,8 +1,8 @@
 //! Mailboxes in one SQLite file, for one relay process.
 //!
 //! One task owns the writing connection and commits what waits together; one owns the reading connection. The file is
-//! this process's alone, so what bounds and duplicates are decided by is kept in memory, who waits and what was answered
-//! is nowhere else, and both are exact.
+//! this process's alone, so what bounds and duplicates are decided by is kept in memory, who waits and what was
+//! answered is nowhere else, and both are exact.
 mod batch;
 mod cache;
 mod file;

@@ -1,8 +1,8 @@
-//! One transaction of a lane: the rows of its mailboxes are locked in the order of their ids, what is wanted is decided
-//! act by act, and written in few statements.
+//! One transaction of a lane: the rows of its mailboxes are locked in the order of their ids, what is wanted is
+//! decided act by act, and written in few statements.
 //!
-//! Statements that follow the lock see everything that its former holders committed, so bounds and epochs are exact across
-//! processes.
+//! Statements that follow the lock see everything that its former holders committed, so bounds and epochs are exact
+//! across processes.
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use sqlx::{PgConnection, Row, query, raw_sql};
