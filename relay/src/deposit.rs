@@ -59,8 +59,8 @@ pub(crate) async fn rpc(shared: &Shared, body: &Bytes) -> Handled {
 
 /// Somebody listens for it, here or at another process. When the store cannot say, nobody does.
 async fn is_reachable(shared: &Shared, to: &Did) -> bool {
-    if shared.hub.is_listening(to) {
-        return true;
+    if let Some(is_here) = shared.hub.reaches(to) {
+        return is_here;
     }
     let presence = shared.ask(Op::Other, shared.store.presence(to, shared.now())).await;
     presence.is_ok_and(|presence| presence.is_online)

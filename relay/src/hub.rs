@@ -53,6 +53,8 @@ struct Seat {
     epoch: Epoch,
     listener: Option<Arc<Listener>>,
     left: Option<Instant>,
+    /// Who left was a stream: nobody is between two polls.
+    was_stream: bool,
     hand: Hand,
     /// The store knows that somebody is there.
     is_told: bool,
@@ -135,6 +137,7 @@ impl Hub {
             seat.listener = None;
             if listener.kind != Kind::Drain {
                 seat.left = Some(now);
+                seat.was_stream = listener.kind == Kind::Stream;
             }
             if !seat.is_told && seat.hand.is_empty() {
                 shard.remove(&listener.did);
@@ -184,6 +187,19 @@ impl Hub {
             seat.listener.as_ref().is_some_and(|listener| listener.kind != Kind::Drain)
                 || seat.left.is_some_and(|left| now.duration_since(left) < BETWEEN)
         })
+    }
+
+    /// Whether a letter for a DID reaches somebody now, as far as can be told here; `None` when it never listened here. Who
+    /// listened here and left is not waited for: where it went, the letter finds it as mail.
+    pub(crate) fn reaches(&self, did: &Did) -> Option<bool> {
+        let now = Instant::now();
+        let shard = self.shard(did);
+        let seat = shard.get(did)?;
+        if let Some(listener) = &seat.listener {
+            return (listener.kind != Kind::Drain).then_some(true);
+        }
+        let is_between = !seat.was_stream && seat.left.is_some_and(|left| now.duration_since(left) < BETWEEN);
+        seat.left.map(|_| is_between)
     }
 
     /// Whether this epoch has the mailbox as far as is known here; `None` when nothing is known.
@@ -300,7 +316,14 @@ fn pop_due(left: &Mutex<VecDeque<(Instant, Did)>>, now: Instant, linger: Duratio
 
 impl Seat {
     fn of(epoch: &Epoch) -> Seat {
-        Seat { epoch: epoch.clone(), listener: None, left: None, hand: Hand::default(), is_told: false }
+        Seat {
+            epoch: epoch.clone(),
+            listener: None,
+            left: None,
+            was_stream: false,
+            hand: Hand::default(),
+            is_told: false,
+        }
     }
 
     fn acked(&mut self, qids: &[Qid]) {

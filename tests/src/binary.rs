@@ -8,8 +8,8 @@ use std::{
 };
 
 /// Crates and files whose change makes a built binary stale.
-const SOURCES: [&str; 9] =
-    ["cli", "node", "transports", "plugins", "store", "protocol", "mcp", "Cargo.toml", "Cargo.lock"];
+const SOURCES: [&str; 10] =
+    ["cli", "node", "relay", "transports", "plugins", "store", "protocol", "mcp", "Cargo.toml", "Cargo.lock"];
 
 /// The binary: `$MURETAI_BIN`, else the one of this profile in the target folder, built when it is absent or older
 /// than its sources.

@@ -257,7 +257,7 @@ fn a_copy_in_a_directory_may_be_old_and_not_from_the_future() {
     assert!(matches!(other, Err(EnvelopeError::OtherDid { .. })), "a relay shows somebody else's card");
     let forged = sign_envelope(&key(2), &north_card(), NOW).unwrap();
     assert_eq!(verify_copy(&forged, north.did(), NOW), Err(EnvelopeError::Signature));
-    let later = with(&envelope, "ts", json!((NOW.0 + 1)));
+    let later = with(&envelope, "ts", json!(NOW.0 + 1));
     assert_eq!(verify_copy(&later, north.did(), NOW), Err(EnvelopeError::Signature), "a relay cannot make it newer");
 }
 

@@ -70,12 +70,17 @@ async fn the_store_hears_of_changes_only() {
         drop(hub.sit(&south, &epoch(1), Kind::Poll).unwrap());
     }
     assert!(hub.is_listening(&south), "back in a moment");
+    assert_eq!((hub.reaches(&south), hub.reaches(&west)), (Some(true), None));
     tokio::time::advance(BETWEEN).await;
     assert!(!hub.is_listening(&south));
+    assert_eq!(hub.reaches(&south), Some(false));
     assert_eq!(hub.take_changes(10), [(south.clone(), true)]);
     hub.expire(Instant::now());
     assert_eq!(hub.take_changes(10), []);
+    drop(hub.sit(&south, &epoch(1), Kind::Stream).unwrap());
+    assert_eq!(hub.reaches(&south), Some(false), "a stream that ended is not waited for");
     let stream = hub.sit(&south, &epoch(1), Kind::Stream).unwrap();
+    assert_eq!(hub.reaches(&south), Some(true));
     tokio::time::advance(POLL_LINGER * 2).await;
     hub.expire(Instant::now());
     assert_eq!(hub.take_changes(10), [], "it is still there");
