@@ -165,6 +165,7 @@ pub enum Filed {
 }
 
 /// What came of an answer to a request of ours.
+#[allow(clippy::large_enum_variant, reason = "one at a time, and the large one is nearly all of them")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
     /// Direct trust, now.
@@ -200,6 +201,7 @@ pub enum Queued {
 }
 
 /// What an owner's decision did.
+#[allow(clippy::large_enum_variant, reason = "one at a time, and the large one is nearly all of them")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decided {
     /// Recorded now; the row as it is, the contact that it made or found, and how many held messages were delivered to

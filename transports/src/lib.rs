@@ -100,6 +100,8 @@ pub enum Way {
     /// Somebody waits for the answer: direct HTTP, or a relay's synchronous call.
     #[default]
     Call,
+    /// The same, through a relay: whoever fills the mailbox with such calls must not keep letters of others waiting.
+    RelayCall,
     /// It lay in a mailbox. Nobody waits; an answer has to be sent.
     Mailbox(Postmark),
 }
@@ -190,7 +192,7 @@ pub trait Service: Send + Sync {
         let _ = letter;
         true
     }
-    /// Takes note that nobody heard the answer to a request that came as [`Way::Call`] through a relay: who asked has
+    /// Takes note that nobody heard the answer to a request that came as [`Way::RelayCall`]: who asked has
     /// gone. `true`: what the request did is done, and its answer travels as a letter of its own. `false`: nothing was
     /// done; the request is to be brought again as a letter.
     async fn unheard(&self, postmark: &Postmark, answer: Bytes) -> bool {

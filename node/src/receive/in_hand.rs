@@ -27,6 +27,12 @@ impl InHand {
         InHand { messages: semaphore(MAX_MESSAGES), bytes: semaphore(MAX_BYTES) }
     }
 
+    /// Room for a few alone.
+    pub(crate) fn few(messages: u32) -> InHand {
+        let semaphore = |permits: u32| Arc::new(Semaphore::new(permits as usize));
+        InHand { messages: semaphore(messages), bytes: semaphore(MAX_BYTES) }
+    }
+
     /// Takes a place for a message of this size, if there is one.
     pub(crate) fn take(&self, bytes: usize) -> Option<Place> {
         let bytes = u32::try_from(bytes).ok()?;

@@ -192,10 +192,11 @@ impl Receiver {
         passed: Passed,
         now: UnixSeconds,
         back: Option<ReturnAddress>,
+        is_by_relay: bool,
     ) -> Result<Value, Refusal> {
         match call {
             Call::Send(version) => {
-                let reply = self.answer_message(passed, now, back).await?;
+                let reply = self.answer_message(passed, now, back, is_by_relay).await?;
                 Ok(if version == Version::V1_0 { a2a::result_to_v1(&reply) } else { reply })
             }
             Call::Claim(params) => {
@@ -259,6 +260,7 @@ impl Receiver {
         mut passed: Passed,
         now: UnixSeconds,
         back: Option<ReturnAddress>,
+        is_by_relay: bool,
     ) -> Result<Value, Refusal> {
         let agent = &self.inner.agent;
         let about = about::about(agent, &passed, back.is_some()).await?;
@@ -285,7 +287,7 @@ impl Receiver {
         }
         let extra = take_extra(&mut passed)?;
         let (settles, is_answer) = (about.settles, about.is_answer);
-        let admitted = Admitted { passed, extra, settles, is_answer, is_for_owner, back, received: now };
+        let admitted = Admitted { passed, extra, settles, is_answer, is_for_owner, back, is_by_relay, received: now };
         self.inner.answerer.answer(agent, admitted, state).await
     }
 
@@ -326,7 +328,13 @@ impl Receiver {
     }
 
     /// A request of somebody who waits for the answer.
-    async fn take_call(&self, body: Bytes, a2a_version: Option<&str>, remote: Option<SocketAddr>) -> Outcome {
+    async fn take_call(
+        &self,
+        body: Bytes,
+        a2a_version: Option<&str>,
+        remote: Option<SocketAddr>,
+        is_by_relay: bool,
+    ) -> Outcome {
         let now = crate::agent::now();
         let read = frame::read(&body, a2a_version, self.inner.profile);
         // The answer may take minutes, and nobody needs the bytes any more.
@@ -341,7 +349,7 @@ impl Receiver {
         };
         let line = log::Line::begin(&message, remote);
         let (result, policy) = match self.inner.ladder.climb(message, now).await {
-            Ok(passed) => verdicts::noted(self.answer(call, passed, now, None)).await,
+            Ok(passed) => verdicts::noted(self.answer(call, passed, now, None, is_by_relay)).await,
             Err(refusal) => (Err(refusal), None),
         };
         line.end(result.as_ref().err(), policy.as_deref());
@@ -385,7 +393,8 @@ impl Service for Receiver {
     async fn call(&self, request: Incoming) -> Outcome {
         let Incoming { body, a2a_version, remote, way } = request;
         match way {
-            Way::Call => self.take_call(body, a2a_version.as_deref(), remote).await,
+            Way::Call => self.take_call(body, a2a_version.as_deref(), remote, false).await,
+            Way::RelayCall => self.take_call(body, a2a_version.as_deref(), remote, true).await,
             Way::Mailbox(postmark) => {
                 let outcome = self.take_letter(&body, a2a_version.as_deref(), &postmark).await;
                 self.count_letter(outcome.status == 200);

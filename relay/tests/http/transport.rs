@@ -75,7 +75,7 @@ struct Inbox(watch::Sender<Vec<(Bytes, bool)>>);
 #[async_trait]
 impl Service for Inbox {
     async fn call(&self, request: Incoming) -> Outcome {
-        let is_call = request.way == Way::Call;
+        let is_call = request.way == Way::RelayCall;
         self.0.send_modify(|heard| heard.push((request.body, is_call)));
         Outcome { status: 200, body: Bytes::from_static(b"{}") }
     }

@@ -72,7 +72,7 @@ impl Opener {
 
     /// The depositor waits: the answer goes back by `POST /reply`, and to whoever keeps answers when nobody hears it.
     async fn call(&self, item: &Item, body: Bytes, enc_pub: String) -> Fate {
-        let Outcome { status, body: answer } = self.service.call(incoming(body.clone(), Way::Call)).await;
+        let Outcome { status, body: answer } = self.service.call(incoming(body.clone(), Way::RelayCall)).await;
         if status == NOT_NOW {
             return Fate::NotNow;
         }

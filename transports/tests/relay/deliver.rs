@@ -104,7 +104,7 @@ async fn whoever_listens_answers_at_once() {
     let answer = deliver(&transport_of(keys(1), waiting()), &peer(2, &relay), "hello".into()).await.unwrap();
     assert!(matches!(answer, Delivery::Answered(body) if &body[..] == b"re: hello"));
     relay.until(|state| state.acked.len() == 1).await;
-    assert_eq!(south.inbox.heard().letters, [("hello".to_owned(), Way::Call)]);
+    assert_eq!(south.inbox.heard().letters, [("hello".to_owned(), Way::RelayCall)]);
     let body = relay.requests("/rpc")[0].json();
     assert_eq!(body.member("wait").and_then(Value::as_i64), Some(25));
 }

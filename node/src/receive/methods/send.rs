@@ -35,6 +35,8 @@ pub(crate) struct Admitted {
     pub(crate) is_for_owner: bool,
     /// It is a letter; the reply is one, too.
     pub(crate) back: Option<ReturnAddress>,
+    /// It came out of a mailbox, as a letter or as a call.
+    pub(crate) is_by_relay: bool,
     /// Our clock on arrival.
     pub(crate) received: UnixSeconds,
 }

@@ -20,12 +20,16 @@ const BUSY_RETRY_SECS: u64 = 5;
 /// Bytes that a message in hand costs beside its text and what is kept with it.
 const OVERHEAD_BYTES: usize = 4_096;
 
+/// Messages of strangers that came through relays and have a responder at work, or wait for one. A listener has a
+/// bounded number of letters in hand; those of contacts must find room whatever strangers send, so more are refused.
+const STRANGERS_BY_RELAY: u32 = 6;
+
 /// Answers messages that were let in.
 pub(super) enum Answerer {
     /// Answers at once.
     Quick,
     /// Takes its time: the work goes on when the asker hangs up, so that a slow answer is not begun over and over.
-    Slow { responders: Arc<Responders>, in_hand: [InHand; 3], hurry: Stop },
+    Slow { responders: Arc<Responders>, in_hand: [InHand; 3], strangers: InHand, hurry: Stop },
 }
 
 /// What may take its time.
@@ -55,7 +59,8 @@ impl Answerer {
             return Answerer::Quick;
         }
         let in_hand = [InHand::new(), InHand::new(), InHand::new()];
-        Answerer::Slow { responders: Arc::new(responders), in_hand, hurry: Stop::new() }
+        let strangers = InHand::few(STRANGERS_BY_RELAY);
+        Answerer::Slow { responders: Arc::new(responders), in_hand, strangers, hurry: Stop::new() }
     }
 
     /// Tells slow responders that time is up.
@@ -88,14 +93,18 @@ impl Answerer {
                 let response = Acknowledge.respond(&admitted.passed.verified).await;
                 send::store_and_reply(agent, admitted, response).await
             }
-            Answerer::Slow { responders, in_hand, hurry } => {
+            Answerer::Slow { responders, in_hand, strangers, hurry } => {
+                let few = match admitted.is_by_relay && state == ContactState::None {
+                    true => Some(strangers.take(1).ok_or_else(|| say::rate_limited(BUSY_RETRY_SECS))?),
+                    false => None,
+                };
                 let place = tokio::select! {
                     place = place(&in_hand[room(state)], &admitted) => place?,
                     () = hurry.stopped() => return Err(say::in_hand()),
                 };
                 let (agent, responders, hurry) = (agent.clone(), Arc::clone(responders), hurry.clone());
                 let work = async move {
-                    let _place = place;
+                    let _places = (place, few);
                     let response = tokio::select! {
                         response = responders.respond(&admitted.passed.verified, state) => response,
                         // The relay brings a letter again; somebody who waits is told the truth.

@@ -71,7 +71,7 @@ impl Receiver {
         let line = Line::begin(&message, None);
         let back = ReturnAddress::of(&message, postmark);
         let (result, policy) = match self.inner.ladder.climb_in(Window::Mail, message, now).await {
-            Ok(passed) => verdicts::noted(self.answer(call, passed, now, Some(back))).await,
+            Ok(passed) => verdicts::noted(self.answer(call, passed, now, Some(back), true)).await,
             Err(refusal) => (Err(refusal), None),
         };
         line.end(result.as_ref().err(), policy.as_deref());

@@ -1,17 +1,27 @@
 //! Reads request bodies within the limits, and reads away what is too large or not wanted, so that the sender gets to
 //! see the answer.
-use std::{error::Error, io};
+use std::{error::Error, io, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::answers::{self, Answer, Plain};
 use crate::http::ServerLimits;
 
 /// Room that is made for a body before any of it has arrived: a promise of a megabyte costs nothing.
 const FIRST_ROOM: u64 = 65_536;
+
+/// KiB of all bodies together that are on their way into this process. Whoever sends slowly holds what it announced, so
+/// without a bound many connections would be much memory.
+const ROOM_KIB: usize = 262_144;
+static ROOM: Semaphore = Semaphore::const_new(ROOM_KIB);
+/// Bodies up to this size need no room: there are only so many connections.
+const SMALL: usize = 4_096;
+/// How long a body that is too large is read away before its sender is told.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Limits that apply to one body.
 #[derive(Debug, Clone, Copy)]
@@ -30,10 +40,14 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits) -> Result<Bytes
     let promised = body.size_hint().exact();
     if promised.is_some_and(|length| length > limits.max as u64) {
         if !limits.is_waiting {
-            drain(body, limits.drain).await;
+            let _ = tokio::time::timeout(DRAIN_TIME, drain(body, limits.drain)).await;
         }
         return Err(Plain::BodyTooLarge(Some(limits.max)));
     }
+    let _room = match room_for(promised.map_or(limits.max, |length| length as usize)) {
+        Some(room) => room,
+        None => return Err(Plain::Busy),
+    };
     let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
     // Most bodies arrive in one piece and are not copied.
     if first.len() <= limits.max && promised == Some(first.len() as u64) {
@@ -52,6 +66,15 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits) -> Result<Bytes
             None => return Ok(whole.freeze()),
         }
     }
+}
+
+/// Room for a body of this size, held while it arrives; `None` when there is none now.
+fn room_for(bytes: usize) -> Option<Option<SemaphorePermit<'static>>> {
+    if bytes <= SMALL {
+        return Some(None);
+    }
+    let kib = u32::try_from(bytes.div_ceil(1_024).min(ROOM_KIB)).ok()?;
+    ROOM.try_acquire_many(kib).ok().map(Some)
 }
 
 /// Reads a body away, up to a limit. Says whether it came to its end, so that another request may follow.
@@ -106,5 +129,19 @@ fn sort(error: &hyper::Error) -> Plain {
     match cause.map(io::Error::kind) {
         Some(io::ErrorKind::TimedOut) => Plain::Timeout,
         _ => Plain::BadRequest("the request body is malformed or ends too early"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_so_many_bodies_and_for_small_ones_always() {
+        let held: Vec<_> = (0..ROOM_KIB / 1_024).map(|_| room_for(1_048_576).unwrap()).collect();
+        assert!(room_for(SMALL + 1).is_none());
+        assert!(room_for(SMALL).is_some());
+        drop(held);
+        assert!(room_for(usize::MAX >> 11).is_some(), "more than all of it is all of it");
     }
 }
