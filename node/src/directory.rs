@@ -57,8 +57,9 @@ impl Agent {
         let mut silent = self.known_relays().await?;
         for relay in silent.iter().cloned() {
             let (http, did) = (self.inner.http.clone(), did.clone());
+            let policy = self.mailbox_policy(&relay).await?;
             asking.spawn(async move {
-                let place = Relay { base: &relay, policy: Policy::Owner, timeout: PATIENCE };
+                let place = Relay { base: &relay, policy, timeout: PATIENCE };
                 let answer = place.card(&http, &did).await;
                 (relay, answer)
             });

@@ -31,6 +31,8 @@ pub use sync::{SyncRequest, Synced};
 
 /// The setting that lists the relays where this agent has a mailbox, as a JSON list of base URLs.
 pub const RELAYS_SETTING: &str = "mail.relays";
+/// The setting that lists those of them that a peer named, and the owner has not.
+const NAMED_BY_PEERS_SETTING: &str = "mail.relays.named-by-peers";
 /// Mailboxes that are remembered.
 const MAX_MAILBOXES: usize = 4;
 /// Letters that were refused, as far as they are counted.
@@ -121,7 +123,9 @@ impl Agent {
     pub async fn mailboxes(&self) -> Result<Vec<String>, StoreError> {
         let configured = self.inner.relays.get().cloned().unwrap_or_default();
         let mut all = Vec::new();
-        for relay in configured.into_iter().filter_map(|relay| base(&relay)).chain(self.remembered().await?) {
+        for relay in
+            configured.into_iter().filter_map(|relay| base(&relay)).chain(self.listed_relays(RELAYS_SETTING).await?)
+        {
             if !is_among(&all, &relay) {
                 all.push(relay);
             }
@@ -129,19 +133,50 @@ impl Agent {
         Ok(all)
     }
 
-    /// Remembers that this agent has a mailbox at a relay; most recent first, at most 4. What is no relay's address is
-    /// not.
+    /// Remembers that this agent has a mailbox at a relay that the owner named; most recent first, at most 4. What is no
+    /// relay's address is not.
     pub async fn remember_mailbox(&self, relay: &str) -> Result<(), StoreError> {
         let Some(relay) = base(relay) else { return Ok(()) };
-        let mut all = self.remembered().await?;
+        let mut named = self.listed_relays(NAMED_BY_PEERS_SETTING).await?;
+        if is_among(&named, &relay) {
+            named.retain(|known| !is_among(std::slice::from_ref(known), &relay));
+            self.list_relays(NAMED_BY_PEERS_SETTING, named).await?;
+        }
+        self.put_first(RELAYS_SETTING, relay).await
+    }
+
+    /// The same for a relay that a peer named, and that was dialled as such: it goes on being dialled so, because its name
+    /// may lead elsewhere another day.
+    pub(crate) async fn adopt_mailbox(&self, relay: &str) -> Result<(), StoreError> {
+        let Some(relay) = base(relay) else { return Ok(()) };
+        if is_among(&self.mailboxes().await?, &relay) {
+            return Ok(());
+        }
+        self.put_first(NAMED_BY_PEERS_SETTING, relay.clone()).await?;
+        self.put_first(RELAYS_SETTING, relay).await
+    }
+
+    /// What may be dialled for a relay where this agent has its mailbox.
+    pub(crate) async fn mailbox_policy(&self, relay: &str) -> Result<Policy, StoreError> {
+        let configured = self.inner.relays.get().is_some_and(|relays| is_among(relays, relay));
+        let is_peers = !configured && is_among(&self.listed_relays(NAMED_BY_PEERS_SETTING).await?, relay);
+        Ok(if is_peers { Policy::Peer } else { Policy::Owner })
+    }
+
+    async fn put_first(&self, key: &str, relay: String) -> Result<(), StoreError> {
+        let mut all = self.listed_relays(key).await?;
         if all.first() == Some(&relay) {
             return Ok(());
         }
         all.retain(|known| !urls::same_scope(known, &relay));
         all.insert(0, relay);
         all.truncate(MAX_MAILBOXES);
+        self.list_relays(key, all).await
+    }
+
+    async fn list_relays(&self, key: &str, all: Vec<String>) -> Result<(), StoreError> {
         let all: Vec<Value> = all.into_iter().map(Value::from).collect();
-        self.store().set_setting(RELAYS_SETTING, Some(&Value::from(all).to_json())).await
+        self.store().set_setting(key, Some(&Value::from(all).to_json())).await
     }
 
     /// What there is to say about its mail.
@@ -157,8 +192,8 @@ impl Agent {
         RelayTransport::new(Arc::new(Keys(self.clone())), Arc::clone(&self.inner.http), times)
     }
 
-    async fn remembered(&self) -> Result<Vec<String>, StoreError> {
-        let list = self.store().setting(RELAYS_SETTING).await?.unwrap_or_default();
+    async fn listed_relays(&self, key: &str) -> Result<Vec<String>, StoreError> {
+        let list = self.store().setting(key).await?.unwrap_or_default();
         let Ok(Value::Array(list)) = json::parse(list.as_bytes()) else { return Ok(Vec::new()) };
         Ok(list.iter().filter_map(Value::as_str).filter_map(base).take(MAX_MAILBOXES).collect())
     }
@@ -180,11 +215,11 @@ pub(crate) fn is_among(relays: &[String], relay: &str) -> bool {
     relays.iter().any(|known| known == relay || urls::same_scope(known, relay))
 }
 
-/// A listener that begins now. The owner chose the relay, so it is dialled wherever it is.
-pub(crate) fn place(relay: &str) -> Place {
+/// A listener that begins now.
+pub(crate) fn place(relay: &str, policy: Policy) -> Place {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let epoch = Epoch::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), std::process::id());
-    Place { relay: relay.to_owned(), policy: Policy::Owner, epoch, poll_only: false }
+    Place { relay: relay.to_owned(), policy, epoch, poll_only: false }
 }
 
 /// The end of a DID, for logs.

@@ -165,11 +165,10 @@ pub enum Filed {
 }
 
 /// What came of an answer to a request of ours.
-#[allow(clippy::large_enum_variant, reason = "one at a time, and the large one is nearly all of them")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
     /// Direct trust, now.
-    Connected(Contact),
+    Connected(Box<Contact>),
     /// The peer said no.
     Rejected,
     /// This agent has no pending request to that DID. Nothing changed.
@@ -201,7 +200,6 @@ pub enum Queued {
 }
 
 /// What an owner's decision did.
-#[allow(clippy::large_enum_variant, reason = "one at a time, and the large one is nearly all of them")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decided {
     /// Recorded now; the row as it is, the contact that it made or found, and how many held messages were delivered to
@@ -210,7 +208,7 @@ pub enum Decided {
         /// The request.
         row: Box<RequestRow>,
         /// Who is trusted now, when that is what was decided.
-        contact: Option<Contact>,
+        contact: Option<Box<Contact>>,
         /// Messages that moved to the inbox.
         delivered: u32,
     },

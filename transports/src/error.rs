@@ -155,11 +155,11 @@ pub enum TransportError {
     #[error("the relay {relay} refused with HTTP status {status}: {reason}")]
     RelayRefused {
         /// Base URL of the relay.
-        relay: String,
+        relay: Box<str>,
         /// The status.
         status: u16,
         /// Its words, one line, made safe.
-        reason: String,
+        reason: Box<str>,
         /// How long it asks to wait.
         retry_after: Option<Duration>,
     },

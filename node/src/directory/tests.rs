@@ -99,7 +99,7 @@ async fn of_two_relays_the_newer_card_counts_and_a_silent_one_costs_little() {
         let north = north_at(&relays).await;
         let listing = north.agent.look_up(key(2).did()).await.unwrap();
         assert_eq!(listing.card.unwrap().card.relay.as_deref(), Some("https://new.example"));
-        assert_eq!(listing.silent, [lost.url.clone()]);
+        assert_eq!(listing.silent, std::slice::from_ref(&lost.url));
     }
 }
 

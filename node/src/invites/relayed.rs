@@ -52,14 +52,14 @@ impl Agent {
         let url = mailbox.relay.clone();
         match self.by_relay(&invite.did, mailbox, (id, body), deadline, ANSWER_WAIT).await {
             Ok(Relayed::Left { .. }) => {
-                self.remember_mailbox(&home).await?;
+                self.settle_home(errand, mailbox, &home).await?;
                 self.trust_for_now(errand, &mut pending).await?;
                 Ok(Presented::Left(Box::new(pending)))
             }
             Ok(Relayed::Said(response)) => {
                 pending.forget(self.store()).await?;
                 accepted(response, invite, url)?;
-                self.remember_mailbox(&home).await?;
+                self.settle_home(errand, mailbox, &home).await?;
                 Ok(Presented::Accepted)
             }
             Err(NoAnswer::Transport { source, .. }) => {
@@ -80,6 +80,16 @@ impl Agent {
         let own = self.mailboxes().await?;
         let at_inviters = own.iter().find(|own| urls::same_scope(own, &mailbox.relay));
         Ok(at_inviters.or(own.first()).unwrap_or(&mailbox.relay).clone())
+    }
+
+    /// The inviter was told where the answer is waited for.
+    async fn settle_home(&self, errand: &Errand, mailbox: &MailboxAddress, home: &str) -> Result<(), ClaimError> {
+        if errand.home.is_some() {
+            self.remember_mailbox(home).await?;
+        } else if home == mailbox.relay {
+            self.settle_at(mailbox).await?;
+        }
+        Ok(())
     }
 
     /// The inviter is trusted from now on, until it says otherwise.

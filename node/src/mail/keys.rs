@@ -45,7 +45,7 @@ impl Agent {
         let mut newest = None::<card::SignedCopy>;
         for base in own.iter().chain(&theirs) {
             let policy = match is_among(&own, base) {
-                true => muretai_transports::guard::Policy::Owner,
+                true => self.mailbox_policy(base).await?,
                 false => self.policy_for_contact(contact, base, false),
             };
             let relay = Relay { base, policy, timeout: PATIENCE };

@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 
 use muretai_transports::{
     TransportError,
+    guard::Policy,
     relay::{ListenEvent, RelayTimes},
 };
 use tokio::time::Instant;
@@ -109,7 +110,9 @@ impl Agent {
         progress: &Progress,
     ) -> Result<Synced, MailError> {
         // The epoch is made before anybody looks whether a `serve` listens: one that begins afterwards has a greater one.
-        let place = place(relay);
+        let is_named = is_among(&request.relays, relay);
+        let policy = if is_named { Policy::Owner } else { self.mailbox_policy(relay).await? };
+        let place = place(relay, policy);
         if self.is_served_at(relay) {
             return Ok(Synced { is_served: true, ..Synced::nothing(relay) });
         }
@@ -127,7 +130,9 @@ impl Agent {
             .unwrap_or_else(|_| Err(TransportError::Timeout { url: relay.to_owned(), limit: request.timeout }));
         match drained {
             Ok(drained) => {
-                self.remember_mailbox(relay).await?;
+                if is_named {
+                    self.remember_mailbox(relay).await?;
+                }
                 let (letters, rejected) = (receiver.letters() - before, receiver.rejected() - rejected);
                 Ok(Synced { letters, rejected, left: drained.left, ..Synced::nothing(relay) })
             }

@@ -23,6 +23,20 @@ async fn mailboxes_are_remembered_most_recent_first_and_not_too_many() {
 }
 
 #[tokio::test]
+async fn a_relay_that_a_peer_named_stays_a_peers_word_until_the_owner_names_it() {
+    let owned = testing::agent("north").await;
+    let (north, relay) = (&owned.agent, "https://relay.example");
+    north.adopt_mailbox("https://relay.example/").await.unwrap();
+    assert_eq!(north.mailboxes().await.unwrap(), [relay]);
+    assert_eq!(north.mailbox_policy(relay).await.unwrap(), Policy::Peer);
+    assert!(!north.is_own_relay(relay).await.unwrap());
+    north.remember_mailbox(relay).await.unwrap();
+    assert_eq!(north.mailbox_policy(relay).await.unwrap(), Policy::Owner);
+    north.adopt_mailbox(relay).await.unwrap();
+    assert!(north.is_own_relay(relay).await.unwrap(), "known already");
+}
+
+#[tokio::test]
 async fn a_damaged_setting_is_no_list() {
     let owned = testing::agent("north").await;
     let north = &owned.agent;

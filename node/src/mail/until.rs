@@ -112,7 +112,10 @@ impl Agent {
     async fn fetch(&self, receiver: &Receiver, deadline: Instant) -> Result<Option<Fetch>, MailError> {
         let relays = self.mailboxes().await?;
         // The epochs are made before anybody looks whether a `serve` listens: one that begins later has greater ones.
-        let places: Vec<_> = relays.iter().map(|relay| place(relay)).collect();
+        let mut places = Vec::with_capacity(relays.len());
+        for relay in &relays {
+            places.push(place(relay, self.mailbox_policy(relay).await?));
+        }
         if places.is_empty() || relays.iter().any(|relay| self.is_served_at(relay)) {
             return Ok(None);
         }

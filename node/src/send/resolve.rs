@@ -202,9 +202,10 @@ impl Agent {
         Ok(Some(MailboxAddress { relay, allow_private, enc_pub, enc_pub_pq }))
     }
 
-    /// Whether the owner chose this relay: it is configured, or this agent has a mailbox there.
+    /// Whether the owner chose this relay: it is configured, or this agent has a mailbox there, and not on a peer's word.
     pub(crate) async fn is_own_relay(&self, relay: &str) -> Result<bool, StoreError> {
-        Ok(self.known_relays().await?.iter().any(|known| urls::same_scope(known, relay)))
+        let is_known = self.known_relays().await?.iter().any(|known| urls::same_scope(known, relay));
+        Ok(is_known && self.mailbox_policy(relay).await? == Policy::Owner)
     }
 
     /// A peer whose card was just fetched. What a proven card says about a contact is remembered.

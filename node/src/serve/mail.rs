@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muretai_transports::{
     Stop, Transport, TransportError,
+    guard::Policy,
     relay::{ListenEvent, RelayTimes},
 };
 use tokio::{sync::Notify, task::JoinSet};
@@ -65,7 +66,9 @@ impl Mail {
                     state.ring();
                 }
             };
-            let transport = self.agent.relay_transport(self.times.clone()).at(place(relay), Some(Arc::new(watcher)));
+            // The owner chose the relay, so it is dialled wherever it is.
+            let place = place(relay, Policy::Owner);
+            let transport = self.agent.relay_transport(self.times.clone()).at(place, Some(Arc::new(watcher)));
             let (receiver, stop, relay) = (self.receiver.clone(), stop.clone(), relay.clone());
             tasks.spawn(async move { (number, relay, transport.listen(Arc::new(receiver), stop).await) });
         }

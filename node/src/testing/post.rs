@@ -5,6 +5,7 @@ use muretai_relay::{Bounds, MetricsAccess, Relay, RelayOptions};
 use muretai_store::mailboxes::{self, Quotas};
 use muretai_transports::{
     Stop, Transport,
+    guard::Policy,
     http::ServerLimits,
     relay::{ListenEvent, RelayTimes},
 };
@@ -67,7 +68,8 @@ pub(crate) async fn listen(agent: &Agent, relay: &str) -> Listening {
             bell.notify_one();
         }
     };
-    let transport = agent.relay_transport(RelayTimes::default()).at(place(relay), Some(Arc::new(watcher)));
+    let place = place(relay, Policy::Owner);
+    let transport = agent.relay_transport(RelayTimes::default()).at(place, Some(Arc::new(watcher)));
     let receiver = Receiver::new(agent, &ReceiverOptions::default());
     let stopped = stop.clone();
     tokio::spawn(async move { transport.listen(Arc::new(receiver), stopped).await });

@@ -152,7 +152,7 @@ impl Agent {
         let relayed = sending.await.map_err(|nothing| attempt.no_answer(nothing, relay))?;
         if is_homeless {
             // Only now: the guard let it be dialled, and it is a relay.
-            self.remember_mailbox(relay).await?;
+            self.settle_at(mailbox).await?;
         }
         match relayed {
             Relayed::Left { relay } => Err(TrustError::AtRelay { relay, method: call.method }),

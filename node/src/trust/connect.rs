@@ -99,7 +99,7 @@ pub enum Connected {
 #[derive(Debug)]
 enum Said {
     /// There is trust now.
-    Connected(Contact),
+    Connected(Box<Contact>),
     /// Its owner decides.
     Pending,
 }
@@ -134,7 +134,7 @@ impl Agent {
         }
         let (row, is_new) = self.open_connect(&whom, request.note.as_deref()).await?;
         match self.request_connection(&row, &whom, request).await {
-            Ok(Said::Connected(contact)) => Ok(Connected::Connected { contact, was_known: known.is_some() }),
+            Ok(Said::Connected(contact)) => Ok(Connected::Connected { contact: *contact, was_known: known.is_some() }),
             Ok(Said::Pending) => match request.wait {
                 Some(time) => self.wait_for_owner(&row, &whom, request, Instant::now() + time).await,
                 None => self.pending(&row).await,
@@ -196,11 +196,11 @@ impl Agent {
             now: now(),
         };
         if let Some(contact) = self.store().connected_by_answer(row.id, &who).await? {
-            return Ok(Said::Connected(contact));
+            return Ok(Said::Connected(contact.into()));
         }
         // It is no longer pending: decided by another way, or withdrawn meanwhile.
         match self.store().contact(&whom.peer.did).await?.as_ref().and_then(is_direct) {
-            Some(contact) => Ok(Said::Connected(contact.clone())),
+            Some(contact) => Ok(Said::Connected(contact.clone().into())),
             None => Err(TrustError::NotOpen { id: row.id, status: RequestStatus::Withdrawn }),
         }
     }

@@ -100,7 +100,7 @@ impl Agent {
         match decided? {
             Decided::Done { row, contact, delivered } => {
                 let told = self.tell(&errands, request.timeout).await?;
-                self.decided(*row, contact, delivered, &errands, told, notes).await
+                self.decided(*row, contact.map(|contact| *contact), delivered, &errands, told, notes).await
             }
             Decided::Unchanged(row) => self.decided_before(*row, request, notes).await,
             Decided::NotOpen(row) => Err(TrustError::NotOpen { id: row.id, status: row.status }),

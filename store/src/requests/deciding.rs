@@ -62,7 +62,7 @@ pub(super) async fn decide(conn: &mut SqliteConnection, id: i64, word: &Word) ->
     for errand in &word.errands {
         errands::insert(conn, errand, Some(id)).await?;
     }
-    Ok(Decided::Done { row: rows::expect(conn, id, word.now).await?, contact, delivered })
+    Ok(Decided::Done { row: rows::expect(conn, id, word.now).await?, contact: contact.map(Box::new), delivered })
 }
 
 /// A no stands for 30 days from now, whenever the request came.

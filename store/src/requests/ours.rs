@@ -48,7 +48,7 @@ pub(super) async fn settle(
     match decision {
         Decision::Accept => {
             let who = Introduce { coordinates: known(&who.coordinates, &row.coordinates), ..who.clone() };
-            Ok(Answered::Connected(contacts::introduce(conn, &who).await?))
+            Ok(Answered::Connected(contacts::introduce(conn, &who).await?.into()))
         }
         Decision::Reject => {
             rows::close(conn, row.id, RequestStatus::Rejected, who.now).await?;

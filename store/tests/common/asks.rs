@@ -76,7 +76,7 @@ pub fn waiting(queued: Queued) -> RequestRow {
 #[track_caller]
 pub fn done(decided: Decided) -> (RequestRow, Option<Contact>, u32) {
     match decided {
-        Decided::Done { row, contact, delivered } => (*row, contact, delivered),
+        Decided::Done { row, contact, delivered } => (*row, contact.map(|contact| *contact), delivered),
         other => panic!("{other:?}"),
     }
 }

@@ -118,9 +118,9 @@ impl Relay<'_> {
         let body = record.to_json();
         if body.len() > MAX_RECORD_BYTES {
             return Err(TransportError::RelayRefused {
-                relay: self.base.to_owned(),
+                relay: self.base.into(),
                 status: 413,
-                reason: format!("{} bytes, and it takes {MAX_RECORD_BYTES}", body.len()),
+                reason: format!("{} bytes, and it takes {MAX_RECORD_BYTES}", body.len()).into(),
                 retry_after: None,
             });
         }

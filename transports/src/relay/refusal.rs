@@ -16,9 +16,9 @@ pub(super) fn refusal(relay: &str, answer: &Fetched) -> TransportError {
         return TransportError::RedirectRefused { url: guard::printable(&answer.url), target };
     }
     TransportError::RelayRefused {
-        relay: relay.to_owned(),
+        relay: relay.into(),
         status: answer.status,
-        reason: reason(&answer.body),
+        reason: reason(&answer.body).into(),
         retry_after: answer.retry_after,
     }
 }

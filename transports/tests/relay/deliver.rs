@@ -174,7 +174,7 @@ async fn refusals_are_told_in_the_relays_words() {
     for _ in 0..3 {
         match deliver(&transport(1), &peer(2, &relay), request("m1")).await.unwrap_err() {
             TransportError::RelayRefused { status, reason, retry_after, .. } => {
-                seen.push((status, reason, retry_after))
+                seen.push((status, reason.into_string(), retry_after))
             }
             other => panic!("{other:?}"),
         }

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use muretai_protocol::Did;
+use muretai_store::StoreError;
 use muretai_transports::{
     Delivery, MailboxAddress, PeerAddress, Transport, TransportError, http::Fetched, relay::RelayTimes,
 };
@@ -40,6 +41,14 @@ pub(crate) fn before_relay(deadline: Instant) -> Instant {
 }
 
 impl Agent {
+    /// Has a mailbox at a peer's relay from now on.
+    pub(crate) async fn settle_at(&self, mailbox: &MailboxAddress) -> Result<(), StoreError> {
+        match mailbox.allow_private {
+            true => self.remember_mailbox(&mailbox.relay).await,
+            false => self.adopt_mailbox(&mailbox.relay).await,
+        }
+    }
+
     /// Leaves one request with this id at a relay and waits for an answer while the peer listens there, at most `wait`.
     pub(crate) async fn by_relay(
         &self,

@@ -102,7 +102,7 @@ impl Agent {
     ) -> Result<Option<Connected>, TrustError> {
         let timeout = ASK_TIMEOUT.min(request.timeout).min(until.saturating_duration_since(Instant::now()));
         let connected = |said| match said {
-            Said::Connected(contact) => Some(Connected::Connected { contact, was_known: false }),
+            Said::Connected(contact) => Some(Connected::Connected { contact: *contact, was_known: false }),
             Said::Pending => None,
         };
         let direct = ResolvedPeer { mailbox: None, ..whom.peer.clone() };
