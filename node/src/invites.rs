@@ -34,8 +34,11 @@ pub use error::{ClaimError, InviteError};
 const TTL_SECS: std::ops::RangeInclusive<u64> = 60..=365 * 86_400;
 /// Bytes of a note or a purpose; the purpose travels in the link.
 const MAX_NOTE_BYTES: usize = 1_000;
-/// Random bytes of a short link's code, 12 characters: too many to guess while an invite lives.
-const CODE_BYTES: usize = 9;
+/// Random bytes of a short link's code, 14 characters: too many to guess while an invite lives, and more than
+/// [`MAX_RELAY_CODE`].
+const CODE_BYTES: usize = 10;
+/// Characters of a code that a relay gave (9.6).
+const MAX_RELAY_CODE: usize = 12;
 /// How long a relay may take to keep an invite.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -146,7 +149,9 @@ impl Agent {
             used_by: None,
             used: None,
         };
-        let card = self.mint(&row, &url, request.purpose.as_deref(), relay.as_deref());
+        // Whoever claims it should reach this agent later, too, when nobody is at the address any more.
+        let listens_at = self.served_by().and_then(|holder| holder.relays.into_iter().next());
+        let card = self.mint(&row, &url, request.purpose.as_deref(), relay.as_deref().or(listens_at.as_deref()));
         let mut row = InviteRow { card: card.to_json(), ..row };
         if let Some(relay) = &relay {
             row.code = self.leave_invite(relay, &card).await?;
@@ -232,6 +237,9 @@ impl Agent {
 /// The relay that keeps an invite, beside what this agent keeps of it: what is revoked here can be fetched there until it
 /// expires, and is refused when it is claimed.
 pub fn relay_of(invite: &InviteRow) -> Option<String> {
+    if invite.code.len() > MAX_RELAY_CODE {
+        return None;
+    }
     let card = json::parse(invite.card.as_bytes()).ok()?;
     card.member("relay").and_then(Value::as_str).map(str::to_owned)
 }

@@ -28,7 +28,13 @@ pub(crate) struct ReturnAddress {
 
 impl ReturnAddress {
     /// Of a letter, from what its message and its relay say. To be asked while the message has its metadata.
+    ///
+    /// Whoever has a copy of a message can seal it once more with a key of its own. So the key, and the relay that is
+    /// named unsigned, count only when the deposit is of the message's sender, which honest relays check.
     pub(crate) fn of(message: &Message, postmark: &Postmark) -> ReturnAddress {
+        if message.meta("from").and_then(Value::as_str) != Some(postmark.from.as_str()) {
+            return ReturnAddress { named: None, relay: postmark.relay.clone(), enc_pub: None };
+        }
         let named = message.meta("relay").and_then(Value::as_str);
         let named = named.filter(|relay| relay.len() <= MAX_RELAY_BYTES && urls::is_plain_url(relay));
         ReturnAddress {

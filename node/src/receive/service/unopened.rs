@@ -89,16 +89,23 @@ impl Receiver {
         }
         let Ok(from) = postmark.from.parse::<Did>() else { return Ok(()) };
         let contact = agent.store().contact(&from).await?;
-        let is_direct = contact.is_some_and(|contact| contact.relation == Relation::Direct && !contact.is_blocked);
-        if is_direct && self.inner.told.admit(&from) {
-            tell(agent, &from, postmark).await?;
+        let contact = contact.filter(|contact| contact.relation == Relation::Direct && !contact.is_blocked);
+        if let Some(contact) = contact.filter(|_| self.inner.told.admit(&from)) {
+            // Its mailbox is where its letter came from, when nothing better is known.
+            let fallback = contact.coordinates.enc_pub.map(|key| (postmark.relay.clone(), key));
+            tell(agent, &from, postmark, fallback).await?;
         }
         Ok(())
     }
 }
 
 /// Tells a contact. The deposit's id lets it find out which message that was.
-async fn tell(agent: &Agent, to: &Did, postmark: &Postmark) -> Result<(), StoreError> {
+async fn tell(
+    agent: &Agent,
+    to: &Did,
+    postmark: &Postmark,
+    fallback: Option<(String, String)>,
+) -> Result<(), StoreError> {
     let deposit = text::one_line(&postmark.id, MAX_SHOWN_CHARS);
     let notice = Notice {
         to: to.clone(),
@@ -107,7 +114,7 @@ async fn tell(agent: &Agent, to: &Did, postmark: &Postmark) -> Result<(), StoreE
         reply_to: None,
         context_id: None,
         extra: Object::from([("deposit".to_owned(), Value::from(deposit))]),
-        fallback: None,
+        fallback,
     };
     agent.leave_notice(notice).await.map(drop)
 }
