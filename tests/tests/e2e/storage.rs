@@ -53,7 +53,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn on_a_full_disk_nothing_is_acknowledged_and_the_retry_is_stored_once() {
-    let Some(disk) = SmallDisk::new("4m") else { return };
+    let Some(disk) = SmallDisk::new("32m") else { return };
     let home = Home::at(&disk.path().join("home"));
     home.run(["keygen", "south"]).ok();
     let serve = home.serve("south", &["--open-door", "--rate-limit", "off"]);
