@@ -101,6 +101,15 @@ impl Home {
         Serve::start(self, name, args)
     }
 
+    /// Starts `muretai --as NAME serve --no-http --relay URL ARGS`: nothing but a listener of its mailbox.
+    pub fn listener(&self, name: &str, relay: &str, args: &[&str]) -> crate::resident::Resident {
+        let mut command = self.command(["--as", name, "serve", "--no-http", "--relay", relay]);
+        command.args(args);
+        let mut process = crate::resident::Resident::spawn("the listener", command);
+        process.first_line().unwrap_or_else(|err| panic!("the listener did not start: {err}"));
+        process
+    }
+
     /// The DID of an agent, as `identity show --json` has it.
     pub fn did(&self, name: &str) -> String {
         let shown = self.run(["--as", name, "identity", "show", "--json"]).ok().json();

@@ -113,7 +113,8 @@ fn a_sender_can_wait_for_the_reply() {
 fn a_listening_agent_answers_a_caller_through_the_relay_at_once() {
     let relay = RelayProcess::start(&[]);
     let (north, south) = acquainted(&relay);
-    let serve = listening(&south, &relay, &["--no-http", "--reply-with", "tr a-z A-Z"]);
+    let serve = south.listener("south", &relay.url, &["--reply-with", "tr a-z A-Z"]);
+    relay.wait_for_listener(&south.did("south"));
     let done = north.run(["send", "south", "hello"]).ok();
     assert_eq!(done.out, "HELLO\n");
     let done = north.run(["send", "south", "again", "--via", "relay", "--json"]).ok().json();
@@ -165,7 +166,7 @@ fn a_claim_can_wait_for_the_answer() {
     std::thread::scope(|scope| {
         let claiming = scope.spawn(|| north.run(["claim", link.trim(), "--wait", "50s"]));
         wait::until("the claim at the relay", || (relay.letters() >= 1).then_some(()));
-        let serve = listening(&south, &relay, &["--no-http"]);
+        let serve = south.listener("south", &relay.url, &[]);
         claiming.join().unwrap().ok();
         drop(serve);
     });

@@ -2,7 +2,8 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use muretai_tests::{
-    Home, Serve,
+    Home, RelayProcess, Serve,
+    mail::{deposit, enc_pub_of, seal_bytes, text_letter},
     rpc::{self, Key, code, send},
     unprivileged::User,
     wait,
@@ -108,6 +109,88 @@ fn a_sender_on_a_full_disk_sends_nothing_that_it_could_not_remember() {
     assert!(failed.err.contains("disk"), "{}", failed.err);
     disk.free();
     north.run(["send", &serve.url, "afterwards"]).ok();
+}
+
+#[test]
+fn a_relay_on_a_full_disk_takes_nothing_that_it_cannot_keep() {
+    let Some(disk) = SmallDisk::new("4m") else { return };
+    let relay = RelayProcess::start_in(Home::at(&disk.path().join("home")), &[]);
+    let (north, south) = (Key::of(1), Key::of(2));
+    let letter = || {
+        let blob = seal_bytes(&north, &south.enc_pub(), &[b'x'; 60_000]);
+        deposit(&north, south.did(), &blob)
+    };
+    relay.keep(&letter());
+    disk.fill();
+    let (mut kept, mut refused) = (1, Vec::new());
+    while refused.len() < 3 {
+        assert!(kept < 150, "the disk did not fill up");
+        let letter = letter();
+        let response = relay.deposit(&letter);
+        match response.status {
+            200 => kept += 1,
+            503 => {
+                assert_eq!(response.json()["error"]["code"], -32603, "{}", response.text());
+                assert!(response.header("retry-after").is_some());
+                refused.push(letter);
+            }
+            other => panic!("HTTP {other}: {}", response.text()),
+        }
+    }
+    assert_eq!(relay.request("GET", "/health", b"").status, 200, "it is still there");
+    let mailbox = relay.mailbox(&south);
+    let there = mailbox.poll(0);
+    assert!(matches!(there.status, 200 | 503), "{}", there.text());
+    disk.free();
+    for letter in &refused {
+        wait::until("the store to recover", || (relay.deposit(letter).status == 200).then_some(()));
+    }
+    let mut ids = std::collections::HashSet::new();
+    loop {
+        let items = mailbox.items();
+        if items.is_empty() {
+            break;
+        }
+        let qids: Vec<_> = items.iter().map(|item| item["qid"].clone()).collect();
+        ids.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+        assert_eq!(mailbox.ack(&qids).json()["acked"], qids.len());
+    }
+    // What was handed out while the disk was full comes when its time is over.
+    let there = there.json()["items"].as_array().map_or(0, Vec::len);
+    assert!(ids.len() + there >= kept + refused.len(), "{} of {}", ids.len(), kept + refused.len());
+}
+
+#[test]
+fn an_agent_on_a_full_disk_leaves_its_mail_at_the_relay() {
+    let Some(disk) = SmallDisk::new("4m") else { return };
+    let (relay, home, north) = (RelayProcess::start(&[]), Home::at(&disk.path().join("home")), Key::of(1));
+    home.run(["keygen", "south"]).ok();
+    let serve = home.serve("south", &[]);
+    muretai_tests::trust::befriend(&home, &serve, "south", &north);
+    let (did, enc_pub) = (serve.did.clone(), enc_pub_of(&home, "south"));
+    drop(serve);
+    let before = home.received("south").len();
+    let text = "x".repeat(60_000);
+    let write = || relay.keep(&text_letter(&north, &did, &enc_pub, &text));
+    (0..5).for_each(|_| write());
+    home.run(["inbox", "--sync", "--relay", &relay.url]).ok();
+    assert_eq!(home.received("south").len() - before, 5);
+    (0..100).for_each(|_| write());
+    disk.fill();
+    // What still fits is taken; the rest stays where it is.
+    let done = home.run(["inbox", "--sync", "--relay", &relay.url]);
+    assert!(!done.err.contains("panicked"), "{}", done.err);
+    let left = relay.letters_for(&did);
+    assert!(left > 0, "the disk did not fill up: {done:?}");
+    assert_ne!(done.code, 0, "mail was left: {done:?}");
+    disk.free();
+    // They are in hand for a while where a newer listener has to ask; a new process is one.
+    home.run(["inbox", "--sync", "--relay", &relay.url]).ok();
+    assert_eq!(relay.letters_for(&did), 0);
+    let counts = home.received("south");
+    assert_eq!(counts.len() - before, 105);
+    assert!(counts.values().all(|count| *count == 1), "each letter once");
+    assert_eq!(home.run(["inbox", "--rejected", "--json"]).ok().json_lines().len(), 0, "none was refused for that");
 }
 
 #[test]
