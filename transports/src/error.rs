@@ -151,7 +151,8 @@ pub enum TransportError {
         /// Base URL of the relay.
         relay: String,
     },
-    /// A relay refused: a deposit over a quota, a token that it does not take, a card that does not verify.
+    /// A relay refused: a deposit over a quota, a token that it does not take, a card that does not verify. Its texts are
+    /// short of a `String`, because this variant would set the size of every error that holds one of these.
     #[error("the relay {relay} refused with HTTP status {status}: {reason}")]
     RelayRefused {
         /// Base URL of the relay.
