@@ -54,7 +54,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn on_a_full_disk_nothing_is_acknowledged_and_the_retry_is_stored_once() {
-    let Some(disk) = SmallDisk::new("32m") else { return };
+    let Some(disk) = SmallDisk::new("4m") else { return };
     let home = Home::at(&disk.path().join("home"));
     home.run(["keygen", "south"]).ok();
     let serve = home.serve("south", &["--open-door", "--rate-limit", "off"]);
@@ -137,7 +137,7 @@ fn a_relay_on_a_full_disk_takes_nothing_that_it_cannot_keep() {
             other => panic!("HTTP {other}: {}", response.text()),
         }
     }
-    assert_eq!(relay.request("GET", "/health", b"").status, 200, "it is still there");
+    assert_eq!(relay.request("GET", "/health", b"").status, 503, "whoever balances load should know");
     let mailbox = relay.mailbox(&south);
     let there = mailbox.poll(0);
     assert!(matches!(there.status, 200 | 503), "{}", there.text());
@@ -162,7 +162,7 @@ fn a_relay_on_a_full_disk_takes_nothing_that_it_cannot_keep() {
 
 #[test]
 fn an_agent_on_a_full_disk_leaves_its_mail_at_the_relay() {
-    let Some(disk) = SmallDisk::new("4m") else { return };
+    let Some(disk) = SmallDisk::new("32m") else { return };
     let (relay, home, north) = (RelayProcess::start(&[]), Home::at(&disk.path().join("home")), Key::of(1));
     home.run(["keygen", "south"]).ok();
     let serve = home.serve("south", &[]);
