@@ -191,7 +191,7 @@ async fn an_invite_needs_an_address_and_a_sane_life() {
     let made = create(with_url("https://North.example/")).await.unwrap();
     assert_eq!(made.url, "https://north.example");
     assert!(made.is_offline && made.link.starts_with("https://north.example/i/"));
-    assert_eq!((made.code.len(), made.nonce.len()), (12, 32));
+    assert_eq!((made.code.len(), made.nonce.len()), (14, 32));
 }
 
 #[tokio::test]
