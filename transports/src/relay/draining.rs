@@ -1,5 +1,5 @@
 //! The source that empties a mailbox and ends. It fetches while earlier letters are still handled and acknowledged.
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -22,16 +22,27 @@ pub(super) async fn run(
 ) -> Result<(), TransportError> {
     let deadline = Instant::now() + wait.min(MAX_WAIT);
     let mut letters = 0;
+    // A relay that hands out again what was acknowledged would never be done.
+    let mut seen = HashSet::new();
     while letters < MAX_LETTERS {
         let began = Instant::now();
         let patience = if letters == 0 { deadline.saturating_duration_since(began) } else { Duration::ZERO };
         feed.mark();
         let batch = mailbox.poll(patience).await?;
         let is_empty = batch.items.is_empty();
+        let qids = batch
+            .items
+            .iter()
+            .filter_map(|item| item.as_ref().map_or_else(|bad| bad.qid.as_ref(), |item| Some(&item.qid)));
+        let is_unseen = qids.filter(|qid| seen.insert((*qid).clone())).count() > 0;
         let new = feed.give(batch.items).await;
         letters += new;
-        if new > 0 {
+        if new > 0 && is_unseen {
             continue;
+        }
+        if new > 0 {
+            tracing::warn!(relay = mailbox.relay(), "the relay hands out again what was acknowledged");
+            return Ok(());
         }
         if !is_empty {
             // Copies of what is in hand: a relay that hands out again what is not acknowledged. It may hold more.

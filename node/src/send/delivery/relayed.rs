@@ -85,7 +85,25 @@ impl Delivery<'_> {
         let expires = UnixSeconds(since.0 + backoff::LIFE_SECS);
         let recorded = store.record_at_relay(self.seq, &receipt.relay, since, expires).await;
         recorded.map_err(|error| Setback::GiveUp(error.into()))?;
+        if self.is_awaited {
+            self.expect_the_reply().await;
+        }
         Ok(self.sent(SentStatus::AtRelay, None))
+    }
+
+    /// The reply will lie in this agent's own mailbox. One that has none has it at the peer's relay from now on. The letter
+    /// is under way, so that a fault here fails nothing.
+    async fn expect_the_reply(&self) {
+        let Some(mailbox) = &self.peer.mailbox else { return };
+        let settled = match self.agent.mailboxes().await {
+            Ok(own) if own.is_empty() => self.agent.settle_at(mailbox).await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = settled {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "where the reply will lie could not be noted");
+        }
     }
 }
 

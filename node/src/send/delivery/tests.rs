@@ -77,6 +77,7 @@ async fn a_peer_that_sleeps_gets_its_letter_at_the_relay() {
     assert_eq!(status(&north, &sent.message_id).await, Some(OutStatus::AtRelay));
     let row = north.agent.store().outbox(false).await.unwrap().remove(0);
     assert_eq!(row.at_relay.unwrap().0, relay.url);
+    assert_eq!(north.agent.mailboxes().await.unwrap(), [relay.url.as_str()], "the reply will lie there");
     assert_eq!(row.due.0 - row.created.0, backoff::LIFE_SECS);
     // Nothing is due before that.
     assert_eq!(north.agent.run_outbox().await, 0);
