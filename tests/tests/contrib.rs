@@ -11,7 +11,8 @@ fn read(name: &str) -> String {
 /// The words of the commands in `text` that begin with `muretai relay`, continued lines joined.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let plain = text.replace("\\\n", " ").replace(['"', '[', ']', ','], " ");
-    let calls = plain.lines().filter_map(|line| line.find("muretai relay ").map(|at| &line[at..]));
+    let lines = plain.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let calls = lines.filter_map(|line| line.find("muretai relay ").map(|at| line[at..].to_owned()));
     calls.map(|call| call.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
