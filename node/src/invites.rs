@@ -150,7 +150,7 @@ impl Agent {
             used: None,
         };
         // Whoever claims it should reach this agent later, too, when nobody is at the address any more.
-        let listens_at = self.served_by().and_then(|holder| holder.relays.into_iter().next());
+        let listens_at = self.served_by().and_then(|holder| holder.mailboxes.into_iter().next());
         let card = self.mint(&row, &url, request.purpose.as_deref(), relay.as_deref().or(listens_at.as_deref()));
         let mut row = InviteRow { card: card.to_json(), ..row };
         if let Some(relay) = &relay {

@@ -66,6 +66,8 @@ pub(super) struct Delivery<'a> {
     attempts: u32,
     /// Somebody waits for the answer.
     is_awaited: bool,
+    /// It is no reply and no notice: its peer has something to say about it.
+    has_answer: bool,
     /// Copies of it may be on their way from earlier.
     is_again: bool,
     /// It is in the outbox, and so tried again when this fails.
@@ -188,6 +190,7 @@ impl<'a> Delivery<'a> {
             role: if row.is_reply { Role::Agent } else { Role::User },
             presented,
             is_awaited: is_awaited && !row.is_reply && !row.is_auto,
+            has_answer: !row.is_reply && !row.is_auto,
             is_kept: true,
             is_again: true,
             failures: row.attempts,
@@ -222,6 +225,7 @@ impl<'a> Delivery<'a> {
             version: wording::FIRST_VERSION,
             attempts: 0,
             is_awaited: true,
+            has_answer: true,
             is_again: false,
             is_kept: false,
             failures: 0,

@@ -85,7 +85,7 @@ impl Delivery<'_> {
         let expires = UnixSeconds(since.0 + backoff::LIFE_SECS);
         let recorded = store.record_at_relay(self.seq, &receipt.relay, since, expires).await;
         recorded.map_err(|error| Setback::GiveUp(error.into()))?;
-        if self.is_awaited {
+        if self.has_answer {
             self.expect_the_reply().await;
         }
         Ok(self.sent(SentStatus::AtRelay, None))
