@@ -43,7 +43,7 @@ fn run(home: &Home, lines: &[String]) -> Vec<(i32, String)> {
 fn the_commands_do_what_the_readme_says() {
     let home = Home::new();
     let mut lines = commands("## Five minutes", "## How strangers get in");
-    lines.extend(commands("## How strangers get in", "## Commands"));
+    lines.extend(commands("## How strangers get in", "## Relays"));
     let at = lines.iter().position(|line| line.trim_end().ends_with('&')).expect("the README serves south");
     let rest = lines.split_off(at);
     let check = |lines: &[String]| {
