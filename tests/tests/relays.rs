@@ -82,7 +82,7 @@ fn a_deposit_at_one_wakes_a_listener_at_another() {
         let elsewhere = fleet.mailbox(1, &south).with_epoch(&listener.epoch);
         assert_eq!(elsewhere.ack(&[item["qid"].clone()]).json()["acked"], 1);
     }
-    assert!(fleet.relays[1].is_online(south.did()), "the other process knows of the listener");
+    wait::until("the other process knows of the listener", || fleet.relays[1].is_online(south.did()).then_some(()));
     // A poll that waits is woken too.
     let newer = fleet.mailbox(1, &south);
     let woken = std::thread::scope(|scope| {
