@@ -1,7 +1,7 @@
 //! Mail: what reaches an agent through relays, with a server or without one (section 9).
 //!
-//! [`sync`] empties mailboxes once, [`until`] waits for one letter, [`serve`](crate::serve) listens; whichever it is, one
-//! process of an agent and a home does it at a time ([`lock`]), because a second listener supersedes the first.
+//! `sync` empties mailboxes once, `until` waits for one letter, `serve`(crate::serve) listens; whichever it is, one
+//! process of an agent and a home does it at a time (`lock`), because a second listener supersedes the first.
 use std::sync::Arc;
 
 use async_trait::async_trait;
