@@ -1,6 +1,6 @@
 //! Mail: what reaches an agent through relays, with a server or without one (section 9).
 //!
-//! `sync` empties mailboxes once, `until` waits for one letter, `serve`(crate::serve) listens; whichever it is, one
+//! `sync` empties mailboxes once, `until` waits for one letter, [`serve`](crate::serve) listens; whichever it is, one
 //! process of an agent and a home does it at a time (`lock`), because a second listener supersedes the first.
 use std::sync::Arc;
 
