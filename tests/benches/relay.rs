@@ -4,22 +4,22 @@
 //!
 //! `cargo bench -p muretai-tests --bench relay` runs all of it in about three minutes; a word selects parts (`deposits`,
 //! `latency`, `idle`, `sync`, `postgres`). `BENCH_LETTERS` (default 96,000) is how many letters are deposited,
-//! `BENCH_LISTENERS` (default 20,000) how many listeners are idle, `BENCH_IDLE_SECS` (default 30) for how long. Relay and
-//! load get a core each when `taskset` is there and the machine has two. The relay's file lies in the target folder, so
-//! that it is on a disk. `MURETAI_TEST_POSTGRES` names the PostgreSQL server; without it that part is left out.
+//! `BENCH_LISTENERS` (default 20,000) how many listeners are idle, or as many as the limit of open files allows,
+//! `BENCH_IDLE_SECS` (default 30) for how long. Relay and load get a core each when `taskset` is there and the machine has
+//! two. The relay's file lies in the target folder, so that it is on a disk. `MURETAI_TEST_POSTGRES` names the PostgreSQL
+//! server; without it that part is left out. There nothing is pinned, and each relay is held to `BENCH_RELAY_PERCENT`
+//! (default 20) of a core by a control group, where this user may make one: as root, mostly.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use muretai_tests::{
     Connection, Home, Key, RelayProcess, binary,
     http::encode,
-    mail::{Mailbox, deposit, enc_pub_of, message_letter, seal_bytes, text_letter},
-    postgres::Database,
+    mail::{Mailbox, enc_pub_of, message_letter, text_letter},
     random::number,
     trust::befriend,
 };
@@ -29,14 +29,20 @@ use tokio::{
     net::{TcpSocket, TcpStream},
 };
 
+#[path = "relay/fleet.rs"]
+mod fleet;
+#[path = "relay/load.rs"]
+mod load;
+#[path = "relay/machine.rs"]
+mod machine;
+#[path = "relay/share.rs"]
+mod share;
+
+use load::{Load, fill};
+use machine::{Machine, most_connections, on_relay_core, raise_open_files};
+
 const SENDERS: usize = 64;
-const LOAD_THREADS: usize = 4;
-/// Deposits of one connection that are signed beforehand and sent in one go.
-const BURST: usize = 250;
-/// The size of a sealed box before base64.
-const LETTER_BYTES: usize = 1_024;
-const RELAY_CORE: &str = "0";
-const LOAD_CORE: &str = "1";
+const LOAD: Load = Load { senders: SENDERS, threads: 4 };
 /// No bound but the disk: the quotas of one sender are no figure of the relay's.
 const UNBOUND: &[&str] = &[
     "--deposits-per-minute",
@@ -52,15 +58,11 @@ const UNBOUND: &[&str] = &[
 
 fn main() {
     raise_open_files();
-    let is_pinned = pin_load();
-    println!(
-        "muretai {}, {}, {}",
-        env!("CARGO_PKG_VERSION"),
-        machine(),
-        if is_pinned { "a core each" } else { "not pinned" }
-    );
+    let machine = Machine::read();
+    println!("muretai {}, {}", env!("CARGO_PKG_VERSION"), machine.describe());
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wants = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
+    let is_pinned = machine.pin_load();
     if wants("deposits") {
         deposits_and_drain(is_pinned);
     }
@@ -74,46 +76,8 @@ fn main() {
         idle(is_pinned);
     }
     if wants("postgres") {
-        postgres();
+        fleet::postgres(&machine);
     }
-}
-
-fn machine() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{cores} cores, {}", model.unwrap_or("unknown processor").trim())
-}
-
-fn raise_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.map_or(1 << 20, |most| most.min(1 << 20));
-    _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
-}
-
-/// Puts this process, and what it starts from now on, on the load's core.
-fn pin_load() -> bool {
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return false;
-    }
-    let pid = std::process::id().to_string();
-    let mut taskset = Command::new("taskset");
-    taskset.args(["-a", "-c", "-p", LOAD_CORE, &pid]).stdout(Stdio::null()).stderr(Stdio::null());
-    (0..10).any(|_| taskset.status().is_ok_and(|status| status.success()))
-}
-
-/// The same command under `taskset`, on one core.
-fn on_core(core: &str, command: &Command) -> Command {
-    let mut pinned = Command::new("taskset");
-    pinned.args(["-c", core]).arg(command.get_program()).args(command.get_args()).env_clear();
-    for (key, value) in command.get_envs() {
-        if let Some(value) = value {
-            pinned.env(key, value);
-        }
-    }
-    pinned.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    pinned
 }
 
 /// A relay on its core, with its file on a disk.
@@ -123,7 +87,7 @@ fn start(is_pinned: bool, args: &[&str]) -> (RelayProcess, tempfile::TempDir) {
     let all = [&["relay", "serve", "--json", "--listen", "127.0.0.1:0"], UNBOUND, args].concat();
     let mut command = home.command(&all);
     if is_pinned {
-        command = on_core(RELAY_CORE, &command);
+        command = on_relay_core(&command);
     }
     let relay = RelayProcess::spawn(home, command, Vec::new()).unwrap_or_else(|err| panic!("{err}"));
     (relay, folder)
@@ -145,74 +109,23 @@ fn print_times(what: &str, mut times: Vec<Duration>) {
     row(what, ms(most), &format!("p99 of {}; p50 {}, longest {}", times.len(), ms(half), ms(*times.last().unwrap())));
 }
 
-/// Requests that deposit a letter each, signed beforehand, by connection; `round` makes their letters new ones.
-fn signed_deposits(host: &str, recipients: &[Key]) -> Vec<Vec<Vec<u8>>> {
-    (0..SENDERS)
-        .map(|n| {
-            let (key, to) = (Key::nth(n as u32), &recipients[n % recipients.len()]);
-            let blob = seal_bytes(&key, &to.enc_pub(), &[b'x'; LETTER_BYTES]);
-            let request = || {
-                let body = deposit(&key, to.did(), &blob).to_string();
-                encode(host, "POST", "/send", &[("Content-Type", "application/json")], body.as_bytes())
-            };
-            (0..BURST).map(|_| request()).collect()
-        })
-        .collect()
-}
-
-/// Sends a burst over keep-alive connections, one request of each in flight; how long it took. Connection `n` goes to
-/// `relays[n % len]`.
-fn burst(relays: &[SocketAddr], requests: &[Vec<Vec<u8>>]) -> Duration {
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for share in requests.chunks(requests.len().div_ceil(LOAD_THREADS)) {
-            scope.spawn(move || {
-                let connect = |n: usize| Connection::open(relays[n % relays.len()]);
-                let mut connections: Vec<Connection> = (0..share.len()).map(connect).collect();
-                for n in 0..BURST {
-                    for (connection, requests) in connections.iter_mut().zip(share) {
-                        assert!(connection.write(&requests[n]));
-                    }
-                    for connection in &mut connections {
-                        let answer = connection.read(false);
-                        assert_eq!(answer.status, 200, "{}", answer.text());
-                    }
-                }
-            });
-        }
-    });
-    start.elapsed()
-}
-
-/// Deposits so many letters; how long the bursts took.
-fn fill(relays: &[SocketAddr], recipients: &[Key], total: usize) -> (usize, Duration) {
-    let (mut done, mut busy) = (0, Duration::ZERO);
-    while done < total {
-        let requests = signed_deposits("relay", recipients);
-        busy += burst(relays, &requests);
-        done += SENDERS * BURST;
-    }
-    (done, busy)
-}
-
 fn deposits_and_drain(is_pinned: bool) {
     let (relay, _folder) = start(is_pinned, &["--workers", "1"]);
     let recipients: Vec<Key> = (0..SENDERS as u32).map(|n| Key::nth(10_000 + n)).collect();
-    let used = relay.cpu_time().iter().sum::<Duration>();
-    let (letters, busy) = fill(&[relay.addr], &recipients, number("BENCH_LETTERS", 96_000) as usize);
-    let deposits = letters as f64 / busy.as_secs_f64();
-    let cost = (relay.cpu_time().iter().sum::<Duration>() - used).as_secs_f64() * 1e6 / letters as f64;
+    let took = fill(&[&relay], &recipients, LOAD, number("BENCH_LETTERS", 96_000) as usize);
+    let (letters, deposits) = (took.letters, took.rate());
+    let (relay_each, load_each) = (took.each(took.used.relays), took.each(took.used.load));
     row(
         "durable deposits, 64 senders, 1 KiB",
         format!("{deposits:.0} /s"),
-        &format!("{letters} letters, {cost:.0} µs of processor time each"),
+        &format!("{letters} letters; processor time of each: relay {relay_each:.0} µs, load {load_each:.0} µs"),
     );
     row("resident memory after them", format!("{:.1} MiB", relay.resident_kib() as f64 / 1024.0), "");
     let used = relay.cpu_time().iter().sum::<Duration>();
     let start = Instant::now();
     let drained: usize = std::thread::scope(|scope| {
         let lanes: Vec<_> = recipients
-            .chunks(SENDERS / LOAD_THREADS)
+            .chunks(SENDERS / LOAD.threads)
             .map(|share| {
                 let relay = &relay;
                 scope.spawn(move || share.iter().map(|key| drain(relay, key)).sum::<usize>())
@@ -354,7 +267,12 @@ fn sync(is_pinned: bool) {
 /// Listeners that wait and hear nothing.
 fn idle(is_pinned: bool) {
     let (relay, _folder) = start(is_pinned, &[]);
-    let count = number("BENCH_LISTENERS", 20_000) as u32;
+    let asked = number("BENCH_LISTENERS", 20_000);
+    let count = asked.min(most_connections()) as u32;
+    let limit = match u64::from(count) < asked {
+        true => format!("; the limit of open files does not allow {asked}"),
+        false => String::new(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // What a first few need once is not what each costs.
@@ -365,7 +283,7 @@ fn idle(is_pinned: bool) {
         let mut streams = connect(&relay, 1_000..1_000 + count).await;
         let took = start.elapsed();
         let each = (relay.resident_kib().saturating_sub(before)) as f64 * 1024.0 / f64::from(count);
-        row("idle listeners, streams", format!("{count}"), &format!("connected in {:.1} s", took.as_secs_f64()));
+        row("idle listeners, streams", format!("{count}"), &format!("connected in {:.1} s{limit}", took.as_secs_f64()));
         row(
             "memory of each",
             format!("{:.2} KiB", each / 1024.0),
@@ -427,43 +345,4 @@ async fn open(addr: SocketAddr, n: u32, head: String) -> TcpStream {
     }
     assert!(seen.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&seen));
     stream
-}
-
-/// Two relay processes on one database. On two cores the relays, the database and the load share what there is, so that
-/// the processor time of the database is printed too.
-fn postgres() {
-    let Some(database) = Database::new() else { return };
-    let args = [&["--store", &database.url, "--workers", "1"], UNBOUND].concat();
-    let relays: Vec<RelayProcess> = (0..2).map(|_| RelayProcess::start(&args)).collect();
-    let woken = wake_ups(relays[1].addr, relays[0].addr, &relays[0].url);
-    print_times("two relays on PostgreSQL: woken across", woken);
-    let recipients: Vec<Key> = (0..SENDERS as u32).map(|n| Key::nth(10_000 + n)).collect();
-    let total = number("BENCH_LETTERS", 96_000) as usize / 3;
-    let (one, both) = ([relays[0].addr], [relays[0].addr, relays[1].addr]);
-    // One, two, one: what the machine does beside it shows in the difference of the outer ones.
-    let rates = [&one[..], &both[..], &one[..]].map(|relays| {
-        let before = database_cpu();
-        let (letters, busy) = fill(relays, &recipients, total);
-        (letters as f64 / busy.as_secs_f64(), (database_cpu() - before).as_secs_f64() / busy.as_secs_f64())
-    });
-    let single = (rates[0].0 + rates[2].0) / 2.0;
-    row(
-        "deposits at one relay on PostgreSQL",
-        format!("{single:.0} /s"),
-        &format!("{:.0} before, {:.0} after", rates[0].0, rates[2].0),
-    );
-    row("deposits at two of them", format!("{:.0} /s", rates[1].0), &format!("{:.2} times one", rates[1].0 / single));
-    row("processor time of the database meanwhile", format!("{:.0} %", rates[1].1 * 100.0), "of a core");
-}
-
-/// Processor time of all processes of PostgreSQL on this machine.
-fn database_cpu() -> Duration {
-    let pids =
-        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    pids.filter(|pid: &u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("postgres"))
-    })
-    .filter_map(|pid| std::panic::catch_unwind(|| muretai_tests::resident::cpu_time(pid)).ok())
-    .flatten()
-    .sum()
 }

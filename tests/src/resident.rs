@@ -115,9 +115,14 @@ fn drain(mut pipe: impl Read + Send + 'static, into: Arc<Mutex<Vec<u8>>>) -> Joi
 
 /// Processor time that a process has used so far, in user mode and in the kernel.
 pub fn cpu_time(pid: u32) -> [Duration; 2] {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    try_cpu_time(pid).expect("the process runs")
+}
+
+/// The same; `None` when there is no such process any more.
+pub fn try_cpu_time(pid: u32) -> Option<[Duration; 2]> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
     // In ticks of 10 ms, the unit of this file on every Linux of today.
-    let ticks = |at: usize| Duration::from_millis(10 * fields[at].parse::<u64>().unwrap());
-    [ticks(11), ticks(12)]
+    let ticks = |at: usize| Some(Duration::from_millis(10 * fields.get(at)?.parse::<u64>().ok()?));
+    Some([ticks(11)?, ticks(12)?])
 }
