@@ -33,7 +33,8 @@ postgres_stop() {
     unset MURETAI_TEST_POSTGRES
 }
 
-have() { command -v "$1" >/dev/null 2>&1; }
+# Servers are in sbin, which is not on everybody's path.
+have() { PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null 2>&1; }
 
 # Something that this run needs is not there: a fault in CI, a printed skip on a developer's machine.
 missing() {
