@@ -68,6 +68,8 @@ pub struct RelayTimes {
     /// How long [`Transport::deliver`] lets the relay wait for an answer of a peer that listens right now
     /// (`POST /rpc`), at most 25 s; zero deposits without waiting (`POST /send`).
     pub answer_wait: Duration,
+    /// How long that call may take in all. The letter of a call that is not over by then is deposited by `/send`.
+    pub answer_limit: Duration,
     /// The first pause after a failure; it doubles, with as much again at random.
     pub min_pause: Duration,
     /// The longest pause.
@@ -106,10 +108,30 @@ impl std::str::FromStr for Fault {
 #[error("a fault is `after-fetch`, `after-commit` or `after-ack`")]
 pub struct UnknownFault;
 
+/// The most that is kept, of the time for a letter, for the deposit that follows a call without an answer.
+const DEPOSIT_RESERVE: Duration = Duration::from_secs(5);
+/// A call is worth its while when it may take so long; below, the letter is deposited at once.
+const SHORTEST_CALL: Duration = Duration::from_secs(1);
+
+impl RelayTimes {
+    /// For a letter that has `left` for everything, and whose sender waits at most `longest` for the answer: whatever
+    /// the relay does with the call, a third of the time, at most 5 s, is left to deposit the letter.
+    pub fn answered_within(left: Duration, longest: Duration) -> RelayTimes {
+        let limit = left - DEPOSIT_RESERVE.min(left / 3);
+        if limit < SHORTEST_CALL || longest.is_zero() {
+            return RelayTimes::default();
+        }
+        // The relay counts in seconds, and needs a moment to say that nothing came.
+        let wait = limit.saturating_sub(deposit::GRACE.min(limit / 4)).min(longest).as_secs().max(1);
+        RelayTimes { answer_wait: Duration::from_secs(wait), answer_limit: limit, ..RelayTimes::default() }
+    }
+}
+
 impl Default for RelayTimes {
     fn default() -> RelayTimes {
         RelayTimes {
             answer_wait: Duration::ZERO,
+            answer_limit: Duration::MAX,
             min_pause: Duration::from_secs(1),
             max_pause: Duration::from_secs(60),
             fault: None,
@@ -245,4 +267,28 @@ fn random<const N: usize>() -> [u8; N] {
 
 fn random_u32() -> u32 {
     u32::from_le_bytes(random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_leaves_time_for_the_deposit() {
+        let millis = Duration::from_millis;
+        let longest = Duration::from_secs(10);
+        for (left, wait_secs, limit) in [
+            (millis(0), 0, Duration::MAX),
+            (millis(1_400), 0, Duration::MAX),
+            (millis(1_500), 1, millis(1_000)),
+            (millis(3_000), 1, millis(2_000)),
+            (millis(9_000), 4, millis(6_000)),
+            (millis(20_000), 10, millis(15_000)),
+            (millis(600_000), 10, millis(595_000)),
+        ] {
+            let times = RelayTimes::answered_within(left, longest);
+            assert_eq!((times.answer_wait, times.answer_limit), (Duration::from_secs(wait_secs), limit), "{left:?}");
+        }
+        assert!(RelayTimes::answered_within(longest, Duration::ZERO).answer_wait.is_zero(), "nobody waits");
+    }
 }

@@ -18,7 +18,7 @@ use crate::{Delivery, MailboxAddress, Receipt, TransportError, guard::Policy, ht
 /// How long a relay may take to answer: it may be syncing a disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How much longer a relay may take to say that no answer came.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of an answer: a sealed reply of 1 MiB with what stands around it.
 const MAX_ANSWER_BYTES: usize = 1_572_864;
 
@@ -59,10 +59,13 @@ async fn call(
     if wait_secs == 0 {
         return Ok(None);
     }
-    let limit = Duration::from_secs(wait_secs) + GRACE;
-    let answer = match post(transport, mailbox, "rpc", deposit.to_json_waiting(wait_secs), limit).await {
-        Err(TransportError::Timeout { .. }) => return Ok(None),
-        answer => answer?,
+    let in_all = transport.times.answer_limit;
+    let limit = in_all.min(Duration::from_secs(wait_secs) + GRACE);
+    let posted = post(transport, mailbox, "rpc", deposit.to_json_waiting(wait_secs), limit);
+    // Whoever answers in time and then drips the body must not use up the time of the deposit either.
+    let answer = match tokio::time::timeout(in_all, posted).await {
+        Err(_) | Ok(Err(TransportError::Timeout { .. } | TransportError::Closed { .. })) => return Ok(None),
+        Ok(answer) => answer?,
     };
     match read_answer(transport, mailbox, &deposit.id, &answer) {
         // A relay without synchronous calls.

@@ -18,8 +18,6 @@ use crate::{
 
 /// The longest that a relay is asked to wait for a peer that listens.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
-/// Of the time that is left, what the call itself may need beside that wait.
-const CALL_RESERVE: Duration = Duration::from_secs(2);
 
 impl Delivery<'_> {
     /// Leaves it at the peer's relay, and takes the answer along when there is one at once.
@@ -27,7 +25,7 @@ impl Delivery<'_> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         self.way = Way { name: TransportName::Relay, deadline: self.deadline, limit: left };
         self.version = wording::FIRST_VERSION;
-        let transport = self.agent.relay_transport(RelayTimes { answer_wait: self.wait(left), ..Default::default() });
+        let transport = self.agent.relay_transport(self.times(left));
         let address = PeerAddress {
             did: Some(self.peer.did.clone()),
             mailbox: self.peer.mailbox.clone(),
@@ -54,11 +52,9 @@ impl Delivery<'_> {
         }
     }
 
-    fn wait(&self, left: Duration) -> Duration {
-        if !self.is_awaited {
-            return Duration::ZERO;
-        }
-        left.saturating_sub(CALL_RESERVE).max(left / 2).min(ANSWER_WAIT)
+    /// Whoever waits calls; a relay that does not answer the call gets the letter all the same.
+    fn times(&self, left: Duration) -> RelayTimes {
+        RelayTimes::answered_within(left, if self.is_awaited { ANSWER_WAIT } else { Duration::ZERO })
     }
 
     /// One deposit, and what came of it.

@@ -204,6 +204,21 @@ async fn a_peer_that_takes_the_connection_and_stays_silent_does_not_use_up_the_r
 }
 
 #[tokio::test]
+async fn a_relay_that_never_answers_a_call_gets_the_letter_in_time_all_the_same() {
+    let (north, relay) = mailbox(None, |seen, _| match seen.path.as_str() {
+        "/rpc" => Act::Silence,
+        _ => queued(),
+    })
+    .await;
+    let message = SendRequest { timeout: Duration::from_secs(2), ..request("south") };
+    let sent = north.agent.send(&message).await.unwrap();
+    assert_eq!((sent.status, sent.via), (SentStatus::AtRelay, TransportName::Relay));
+    assert_eq!(paths(&relay), ["/rpc", "/send"]);
+    let [called, sent] = [0, 1].map(|n| letter(&relay.seen()[n], 2));
+    assert_eq!((called.deposit.id, called.deposit.blob), (sent.deposit.id, sent.deposit.blob));
+}
+
+#[tokio::test]
 async fn an_answer_of_the_peer_ends_it_and_anything_else_goes_on_to_the_relay() {
     type Answer = fn(&Seen) -> Act;
     let cases: [(Answer, bool); 7] = [

@@ -19,8 +19,6 @@ use crate::{
 const RESERVE: Duration = Duration::from_secs(5);
 /// The longest that a relay lets anybody wait for an answer (9.2).
 const LONGEST_WAIT: Duration = Duration::from_secs(25);
-/// What is left for the relay itself of the time for an answer.
-const FOR_RELAY: Duration = Duration::from_secs(1);
 
 /// What a relay did with a request.
 #[derive(Debug)]
@@ -59,8 +57,7 @@ impl Agent {
         wait: Duration,
     ) -> Result<Relayed, NoAnswer> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let answer_wait = left.saturating_sub(FOR_RELAY).min(LONGEST_WAIT).min(wait);
-        let transport = self.relay_transport(RelayTimes { answer_wait, ..RelayTimes::default() });
+        let transport = self.relay_transport(RelayTimes::answered_within(left, wait.min(LONGEST_WAIT)));
         let peer = PeerAddress { did: Some(did.clone()), mailbox: Some(mailbox.clone()), ..PeerAddress::default() };
         let Some(route) = transport.route(&peer) else {
             let source = TransportError::NoAddress { url: mailbox.relay.clone() };
