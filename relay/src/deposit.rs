@@ -87,16 +87,18 @@ async fn answer_of(shared: &Shared, mut waiting: Waiting<'_>, qid: Qid, until: I
 
 /// Shape, signature, rate.
 fn accept(shared: &Shared, body: &[u8]) -> Result<Deposit, Refusal> {
-    let deposit = Deposit::read(body).map_err(|error| {
+    let mut deposit = Deposit::read(body).map_err(|error| {
         shared.metrics.deposit(DepositOutcome::Shape);
         tracing::info!(%error, "deposit refused");
         Refusal::shape(error.to_string())
     })?;
+    deposit.from = shared.senders.known(deposit.from);
     if !deposit.is_signed() {
         shared.metrics.deposit(DepositOutcome::Signature);
         tracing::info!(to = tail(&deposit.to), from = tail(&deposit.from), "deposit refused: not signed by its sender");
         return Err(Refusal::forged("the signature is not `from`'s over to|from|id|blob"));
     }
+    shared.senders.remember(&deposit.from);
     check_rate(shared, &deposit.from).inspect_err(|_| {
         shared.metrics.deposit(DepositOutcome::Rate);
         tracing::info!(from = tail(&deposit.from), "deposit refused: too many of this sender");

@@ -29,6 +29,7 @@ mod poll;
 mod proof;
 mod query;
 mod rate;
+mod senders;
 mod shared;
 mod site;
 mod stats;

@@ -19,6 +19,7 @@ use crate::{
     hub::Hub,
     metrics::{Count, Metrics, Op},
     rate::Rates,
+    senders::Senders,
     stream::wheel::Wheel,
 };
 
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub,
     pub(crate) calls: Calls,
     pub(crate) rates: Rates,
+    pub(crate) senders: Senders,
     pub(crate) metrics: Metrics,
     pub(crate) budget: Budget,
     pub(crate) wheel: Wheel,
@@ -72,6 +74,7 @@ impl Shared {
             hub: Hub::new(),
             calls: Calls::new(bounds.max_rpc_waiting),
             rates: Rates::new(bounds.deposits_per_minute),
+            senders: Senders::default(),
             metrics: Metrics::default(),
             budget: Budget::new(bounds.max_deposit_bytes),
             wheel: Wheel::default(),
