@@ -163,6 +163,8 @@ fn gauges(text: &mut String, moment: &Moment<'_>) {
         gauge("mailboxes", "Mailboxes that hold letters", kept.mailboxes);
         gauge("cards", "Published cards", kept.cards);
         gauge("invites", "Live invites", kept.invites);
+        gauge("directory_bytes", "Bytes of published cards and of invites", kept.directory_bytes);
+        gauge("remembered_mailboxes", "Mailboxes that are remembered, empty ones too", kept.remembered);
     }
     head(text, "limit", "gauge", "Limits as configured; 0 is no limit where one may be off");
     for (name, value) in moment.limits {

@@ -44,8 +44,14 @@ pub struct Quotas {
     /// Bytes of all letters together, each with 400 more for what is kept beside its box; 0 for no bound. One who
     /// deposits in ever new mailboxes meets no other.
     pub total_bytes: u64,
-    /// Published cards; over it the oldest that was not renewed goes. 0 for no bound.
+    /// Published cards, 100,000; over it the oldest that was not renewed goes. 0 for no bound.
     pub cards: u64,
+    /// Bytes of them, each with 400 more, 1 GiB; the same goes over it. 0 for no bound.
+    pub card_bytes: u64,
+    /// Bytes of invites, each with 400 more, 1 GiB; over it the one that was left first goes. 0 for no bound.
+    pub invite_bytes: u64,
+    /// Mailboxes that are remembered, 1,000,000; a sweep forgets empty ones over it. 0 for no bound.
+    pub mailboxes: u64,
 }
 
 impl Default for Quotas {
@@ -58,6 +64,9 @@ impl Default for Quotas {
             invites: 20,
             total_bytes: 0,
             cards: 100_000,
+            card_bytes: 1 << 30,
+            invite_bytes: 1 << 30,
+            mailboxes: 1_000_000,
         }
     }
 }
@@ -184,6 +193,10 @@ pub struct Counts {
     pub cards: u64,
     /// Live invites.
     pub invites: u64,
+    /// Bytes of cards and invites.
+    pub directory_bytes: u64,
+    /// Mailboxes that are remembered, empty ones too.
+    pub remembered: u64,
 }
 
 /// What a sweep removed.
@@ -302,11 +315,17 @@ mod tests {
         // Changing a shipped file would make two schemas of one version: write a new one instead.
         assert_eq!(
             hashes(&sqlite::MIGRATIONS),
-            [(1, "5328357709fad3189753da18a29680e390922b4f4ed38767d8e1c28c57ae99cd".to_owned())]
+            [
+                (1, "5328357709fad3189753da18a29680e390922b4f4ed38767d8e1c28c57ae99cd".to_owned()),
+                (2, "c6ac27b793c48697739a02f52ad6956be140b643cba21d736b29fd8a66451c52".to_owned())
+            ]
         );
         assert_eq!(
             hashes(&postgres::MIGRATIONS),
-            [(1, "f88ae519ab40d07c4f6a9a4b367ae922a9543351641946bd41bab06820b257ae".to_owned())]
+            [
+                (1, "f88ae519ab40d07c4f6a9a4b367ae922a9543351641946bd41bab06820b257ae".to_owned()),
+                (2, "fc126c2e43849e981735f5eb81818c2da37074ca94c9c5ed61c3b8728a1bd04e".to_owned())
+            ]
         );
     }
 }

@@ -62,5 +62,8 @@ on_both! {
     records::too_many_cards_push_the_oldest_out,
     records::an_invite_is_kept_until_it_expires,
     records::invites_of_one_did_are_bounded,
+    records::bytes_of_cards_are_bounded,
+    records::bytes_of_invites_are_bounded,
+    records::mailboxes_without_letters_are_bounded,
     kill::nothing_acknowledged_is_lost,
 }

@@ -5,7 +5,8 @@ use sha2::{Digest, Sha256};
 
 use crate::mailboxes::{Bound, NewLetter, Quotas};
 
-/// What a letter costs beside its box, for [`Quotas::total_bytes`]: its other columns, index entries and slack.
+/// What a letter costs beside its box, for [`Quotas::total_bytes`]: its other columns, index entries and slack. A card or an
+/// invite costs no more.
 pub(super) const OVERHEAD_BYTES: u64 = 400;
 
 /// Which deposit it is: the same for the same sender and id. The mailbox is not part of it.
@@ -64,6 +65,32 @@ impl Load {
                 self.senders.remove(&sender);
             }
         }
+    }
+}
+
+/// How much there is of one kind beside letters: cards, invites.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Pile {
+    pub(super) count: i64,
+    pub(super) bytes: i64,
+}
+
+impl Pile {
+    pub(super) fn add(&mut self, size: i64) {
+        self.count += 1;
+        self.bytes += size;
+    }
+
+    pub(super) fn remove(&mut self, size: i64) {
+        self.count -= 1;
+        self.bytes -= size;
+    }
+
+    /// Whether there are more of them, or more bytes, than may be; 0 is no bound. The last one is never too much.
+    pub(super) fn is_over(self, most: u64, max_bytes: u64) -> bool {
+        let count = self.count.max(0).unsigned_abs();
+        let bytes = self.bytes.max(0).unsigned_abs() + count * OVERHEAD_BYTES;
+        count > 1 && ((most > 0 && count > most) || (max_bytes > 0 && bytes > max_bytes))
     }
 }
 

@@ -5,6 +5,7 @@
 //! use a small pool; a keeper says who is alive and online; notices tell the other processes what happened.
 mod batch;
 mod deposits;
+mod directory;
 mod failure;
 mod keeper;
 mod lane;
@@ -16,14 +17,14 @@ mod sweep;
 
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use async_trait::async_trait;
 use muretai_protocol::{Did, UnixSeconds};
 use sqlx::{Connection, PgConnection, PgPool, Row, raw_sql};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
     task::JoinHandle,
 };
 
@@ -35,6 +36,7 @@ use crate::mailboxes::{
     Qid, Quotas, Swept,
     events::Events,
     postgres::{
+        directory::About,
         keeper::Keeper,
         lane::{Act, Done, Lane},
         link::Link,
@@ -55,8 +57,10 @@ struct Shared {
     process: i64,
     events: Arc<Events>,
     notices: Notices,
-    /// About how many cards there are.
-    cards: AtomicU64,
+    cards: About,
+    invites: About,
+    /// Of those who publish.
+    turns: Semaphore,
     swept_day: AtomicI64,
 }
 
@@ -90,7 +94,7 @@ impl PgMailboxes {
         let mut conn = link.durable().await?;
         let prepared = prepare(&mut conn).await;
         conn.close().await.ok();
-        let (process, cards) = prepared?;
+        let process = prepared?;
         let events = Arc::new(Events::new());
         // Hears before it looks: what happens from now on is told.
         let first = notices::connect(&link).await?;
@@ -103,7 +107,9 @@ impl PgMailboxes {
             process,
             events: events.clone(),
             notices,
-            cards: AtomicU64::new(cards),
+            cards: About::default(),
+            invites: About::default(),
+            turns: directory::turns(),
             swept_day: AtomicI64::new(0),
         });
         let keeper = Keeper::new(shared.clone()).await?;
@@ -149,11 +155,10 @@ impl PgMailboxes {
     }
 }
 
-/// Brings the schema up to date. Gives the number of this process, and about how many cards there are.
-async fn prepare(conn: &mut PgConnection) -> Result<(i64, u64), MailboxError> {
+/// Brings the schema up to date. Gives the number of this process.
+async fn prepare(conn: &mut PgConnection) -> Result<i64, MailboxError> {
     schema::prepare(conn).await?;
-    let row = raw_sql("SELECT nextval('process_ids'), (SELECT count(*) FROM cards)").fetch_one(conn).await?;
-    Ok((row.try_get(0)?, row.try_get::<i64, _>(1)?.max(0).unsigned_abs()))
+    Ok(raw_sql("SELECT nextval('process_ids')").fetch_one(conn).await?.try_get(0)?)
 }
 
 #[async_trait]
@@ -215,11 +220,11 @@ impl Mailboxes for PgMailboxes {
 
     async fn put_card(&self, did: &Did, ts: i64, envelope: &str) -> Result<PutCard, MailboxError> {
         self.refuse_closed()?;
-        records::put_card(&self.shared, did, ts, envelope).await
+        directory::put_card(&self.shared, did, ts, envelope).await
     }
 
     async fn card(&self, did: &Did) -> Result<Option<String>, MailboxError> {
-        records::one_text(self.pool()?, "SELECT envelope FROM cards WHERE did = $1", did.as_str()).await
+        directory::card(self.pool()?, did).await
     }
 
     async fn put_invite(
@@ -230,12 +235,13 @@ impl Mailboxes for PgMailboxes {
         exp: UnixSeconds,
         now: UnixSeconds,
     ) -> Result<(PutInvite, String), MailboxError> {
-        let new = records::NewInvite { did, code, card, exp, now };
-        records::put_invite(self.pool()?, self.shared.quotas.invites, new).await
+        let new = directory::NewInvite { did, code, card, exp, now };
+        self.refuse_closed()?;
+        directory::put_invite(&self.shared, new).await
     }
 
     async fn invite(&self, code: &str, now: UnixSeconds) -> Result<Option<String>, MailboxError> {
-        records::invite(self.pool()?, code, now).await
+        directory::invite(self.pool()?, code, now).await
     }
 
     async fn sweep(&self, now: UnixSeconds) -> Result<Swept, MailboxError> {

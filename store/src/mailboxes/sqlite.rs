@@ -183,9 +183,7 @@ impl Mailboxes for SqliteMailboxes {
     }
 
     async fn counts(&self) -> Result<Counts, MailboxError> {
-        let counts = self.act(Act::Count).await?.counts()?;
-        let (cards, invites) = self.read(Read::Count).await?;
-        Ok(Counts { cards, invites, ..counts })
+        self.act(Act::Count).await?.counts()
     }
 
     fn events(&self) -> mpsc::Receiver<Event> {

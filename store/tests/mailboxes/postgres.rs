@@ -1,6 +1,7 @@
 //! What only a database server does: it goes away, it is somebody else's, processes that share it die.
 use std::sync::Arc;
 
+use muretai_protocol::UnixSeconds;
 use muretai_store::mailboxes::{Deposited, Event, MailboxError, Mailboxes, Presence, Quotas, open_postgres};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 use tokio::sync::mpsc;
@@ -49,7 +50,24 @@ async fn a_newer_schema_is_refused() {
     let Some(place) = Place::postgres().await else { return };
     place.open(Quotas::default()).await.close().await;
     run(&place.target(), "UPDATE muretai_relay.meta SET version = 99").await;
-    assert!(matches!(refused(&place.target()).await, MailboxError::Newer { found: 99, known: 1 }));
+    assert!(matches!(refused(&place.target()).await, MailboxError::Newer { found: 99, known: 2 }));
+}
+
+#[tokio::test]
+async fn a_database_of_an_older_program_is_brought_up_to_date() {
+    let Some(place) = Place::postgres().await else { return };
+    let store = place.open(Quotas::default()).await;
+    store.put_card(&did(1), 1, "a card with \u{e9}").await.unwrap();
+    store.put_invite(&did(1), "code", "an invite", UnixSeconds(NOW.0 + 9), NOW).await.unwrap();
+    let counts = store.counts().await.unwrap();
+    store.close().await;
+    let older = "SET search_path = muretai_relay; ALTER TABLE cards DROP COLUMN size; ALTER TABLE invites DROP COLUMN size; \
+                 ALTER TABLE invites DROP COLUMN number; UPDATE meta SET version = 1";
+    run(&place.target(), older).await;
+    let store = place.open(Quotas::default()).await;
+    assert_eq!(store.counts().await.unwrap(), counts);
+    assert_eq!(counts.directory_bytes, 14 + 9);
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,8 @@
 //! Cards and invites.
 use muretai_protocol::UnixSeconds;
-use muretai_store::mailboxes::{PutCard, PutInvite, Quotas};
+use muretai_store::mailboxes::{EpochClaim, PutCard, PutInvite, Quotas};
 
-use crate::place::{NOW, Place, did};
+use crate::place::{NOW, Place, did, ids, letter, stored};
 
 fn later(secs: i64) -> UnixSeconds {
     UnixSeconds(NOW.0 + secs)
@@ -37,6 +37,87 @@ pub(crate) async fn too_many_cards_push_the_oldest_out(place: Place) {
     }
     assert_eq!(kept, [1, 4, 5]);
     assert_eq!(store.counts().await.unwrap().cards, 3);
+}
+
+/// What a card or an invite of so many bytes weighs.
+fn weight(bytes: u64) -> u64 {
+    bytes + 400
+}
+
+pub(crate) async fn bytes_of_cards_are_bounded(place: Place) {
+    let quotas = Quotas { card_bytes: 64 * weight(1_000), ..Quotas::default() };
+    let store = place.open(quotas.clone()).await;
+    let put = async |n: u32, ts: i64, bytes: usize| {
+        assert_eq!(store.put_card(&did(n), ts, &"x".repeat(bytes)).await.unwrap(), PutCard::Stored);
+        let counts = store.counts().await.unwrap();
+        assert!(counts.directory_bytes + 400 * counts.cards <= quotas.card_bytes, "{counts:?}");
+        counts.cards
+    };
+    for n in 0..64 {
+        assert_eq!(put(n, 1, 1_000).await, u64::from(n) + 1);
+    }
+    // A renewal takes the place of its own.
+    assert!(put(0, 2, 900).await >= 63);
+    for n in 64..200 {
+        assert!((60..=64).contains(&put(n, 1, 1_000).await), "no more go than have to");
+    }
+    assert!(put(500, 1, 40_000).await < 40, "a large one drives out many");
+    assert!(store.card(&did(500)).await.unwrap().is_some());
+    assert!(store.card(&did(199)).await.unwrap().is_some(), "and the newest stay");
+    assert!(store.card(&did(0)).await.unwrap().is_none());
+    // It is the same after a restart.
+    let counts = store.counts().await.unwrap();
+    store.close().await;
+    let store = place.open(quotas).await;
+    assert_eq!(store.counts().await.unwrap(), counts);
+}
+
+pub(crate) async fn bytes_of_invites_are_bounded(place: Place) {
+    let quotas = Quotas { invite_bytes: 64 * weight(1_000), ..Quotas::default() };
+    let store = place.open(quotas.clone()).await;
+    for n in 0..300_u32 {
+        let card = format!("{n:01000}");
+        let exp = later(i64::from(1_000 - n));
+        let (put, _) = store.put_invite(&did(n), &format!("code-{n}"), &card, exp, NOW).await.unwrap();
+        assert_eq!(put, PutInvite::Stored);
+        let counts = store.counts().await.unwrap();
+        assert!(counts.directory_bytes + 400 * counts.invites <= quotas.invite_bytes, "{counts:?}");
+        assert!(store.invite(&format!("code-{n}"), NOW).await.unwrap().is_some(), "the newest is there");
+    }
+    assert!(store.invite("code-0", NOW).await.unwrap().is_none(), "the first to be left went, whenever it expires");
+    assert!(store.counts().await.unwrap().invites >= 60);
+    store.sweep(later(10_000)).await.unwrap();
+    assert_eq!(store.counts().await.unwrap().directory_bytes, 0);
+}
+
+pub(crate) async fn mailboxes_without_letters_are_bounded(place: Place) {
+    let store = place.open(Quotas { mailboxes: 700, ..Quotas::default() }).await;
+    // Those that were made first hold letters.
+    for n in 0..600 {
+        stored(&*store, letter(n, 1, "a")).await;
+    }
+    for n in 600..1_800 {
+        store.claim(&did(n), "5", NOW).await.unwrap();
+    }
+    assert_eq!(store.counts().await.unwrap().remembered, 1_800);
+    store.sweep(NOW).await.unwrap();
+    assert_eq!(store.counts().await.unwrap().remembered, 700);
+    for n in [0, 599] {
+        assert_eq!(ids(&*store, n).await, ["a"], "letters stay");
+    }
+    // One that was forgotten is made again, one that was not is as it was.
+    assert_eq!(store.claim(&did(600), "4", NOW).await.unwrap(), EpochClaim::Current);
+    assert_eq!(store.claim(&did(1_799), "4", NOW).await.unwrap(), EpochClaim::Superseded);
+    stored(&*store, letter(601, 1, "b")).await;
+    assert_eq!(ids(&*store, 601).await, ["b"]);
+    store.sweep(NOW).await.unwrap();
+    assert_eq!(store.counts().await.unwrap().remembered, 700);
+    // Where all hold letters, none goes.
+    for n in 2_000..2_200 {
+        stored(&*store, letter(n, 1, "a")).await;
+    }
+    store.sweep(NOW).await.unwrap();
+    assert_eq!(store.counts().await.unwrap().remembered, 801);
 }
 
 pub(crate) async fn an_invite_is_kept_until_it_expires(place: Place) {

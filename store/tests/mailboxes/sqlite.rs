@@ -1,10 +1,11 @@
 //! The file of one relay: private, its own, of one process.
 use std::path::Path;
 
+use muretai_protocol::UnixSeconds;
 use muretai_store::mailboxes::{MailboxError, Quotas, open_sqlite};
 use sqlx::{Connection, SqliteConnection, raw_sql, sqlite::SqliteConnectOptions};
 
-use crate::place::{all, ids, letter, stored};
+use crate::place::{NOW, all, did, ids, letter, stored};
 
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
@@ -93,7 +94,28 @@ async fn a_newer_schema_is_refused() {
     let mut conn = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&path)).await.unwrap();
     raw_sql("PRAGMA user_version = 99").execute(&mut conn).await.unwrap();
     conn.close().await.unwrap();
-    assert!(matches!(refused(&path).await, MailboxError::Newer { found: 99, known: 1 }));
+    assert!(matches!(refused(&path).await, MailboxError::Newer { found: 99, known: 2 }));
+}
+
+#[tokio::test]
+async fn a_file_of_an_older_program_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relay.db");
+    let store = open_sqlite(&path, Quotas::default()).await.unwrap();
+    stored(&*store, letter(1, 2, "a")).await;
+    store.put_card(&did(1), 1, "a card with \u{e9}").await.unwrap();
+    store.put_invite(&did(1), "code", "an invite", UnixSeconds(NOW.0 + 9), NOW).await.unwrap();
+    let counts = store.counts().await.unwrap();
+    store.close().await;
+    let mut conn = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&path)).await.unwrap();
+    let older = "DROP INDEX cards_by_size; DROP INDEX invites_by_size; ALTER TABLE cards DROP COLUMN size; \
+                 ALTER TABLE invites DROP COLUMN size; PRAGMA user_version = 1";
+    raw_sql(older).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    let store = open_sqlite(&path, Quotas::default()).await.unwrap();
+    assert_eq!(store.counts().await.unwrap(), counts);
+    assert_eq!(counts.directory_bytes, 14 + 9);
+    assert_eq!(ids(&*store, 1).await, ["a"]);
 }
 
 #[cfg(unix)]

@@ -96,6 +96,15 @@ struct QuotaArgs {
     /// Published cards, or `off`; beyond it the one that was not renewed for longest goes
     #[arg(long, value_name = "N", default_value = "100000", value_parser = parse::bound)]
     cards: Bound,
+    /// Bytes of published cards together, or `off`; the same goes
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse::bound)]
+    card_bytes: Bound,
+    /// Bytes of invites together, or `off`; beyond it the one that was left first goes
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse::bound)]
+    invite_bytes: Bound,
+    /// Mailboxes that are remembered, or `off`; beyond it empty ones are forgotten
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = parse::bound)]
+    mailboxes: Bound,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -257,6 +266,9 @@ fn options(args: &Args) -> RelayOptions {
             invites: quotas.invites,
             total_bytes: quotas.total_bytes.0,
             cards: quotas.cards.0,
+            card_bytes: quotas.card_bytes.0,
+            invite_bytes: quotas.invite_bytes.0,
+            mailboxes: quotas.mailboxes.0,
         },
         limits: ServerLimits {
             max_body_bytes: usize::try_from(bounds.max_deposit).unwrap_or(usize::MAX),

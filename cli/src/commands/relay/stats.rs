@@ -68,7 +68,7 @@ struct Figure {
 }
 
 /// The flag of `relay serve` that sets a bound.
-const FLAGS: [(&str, &str); 23] = [
+const FLAGS: [(&str, &str); 26] = [
     ("mailboxLetters", "--mailbox-letters"),
     ("mailboxBytes", "--mailbox-bytes"),
     ("senderLetters", "--sender-letters"),
@@ -76,6 +76,9 @@ const FLAGS: [(&str, &str); 23] = [
     ("invites", "--invites"),
     ("totalBytes", "--total-bytes"),
     ("cards", "--cards"),
+    ("cardBytes", "--card-bytes"),
+    ("inviteBytes", "--invite-bytes"),
+    ("mailboxes", "--mailboxes"),
     ("depositBytes", "--max-deposit"),
     ("waitSecs", "--max-wait"),
     ("rpcWaitSecs", "--rpc-wait"),

@@ -1,11 +1,9 @@
-//! Letters that are read, answers, cards, invites: one short statement or transaction each, on the pool.
-use std::sync::atomic::Ordering;
-
+//! Letters that are read, answers, figures: one short statement each, on the pool.
 use muretai_protocol::{Did, UnixSeconds};
-use sqlx::{Acquire, PgPool, Row, query, raw_sql};
+use sqlx::{PgPool, Row, query, raw_sql};
 
 use crate::mailboxes::{
-    ANSWER_KEPT_SECS, Counts, Event, Fetched, MailboxError, Presence, PutCard, PutInvite, Qid, StoredLetter,
+    ANSWER_KEPT_SECS, Counts, Event, Fetched, MailboxError, Presence, Qid, StoredLetter,
     postgres::{Shared, failure::Tries, keeper::ALIVE, link::safe},
 };
 
@@ -110,106 +108,26 @@ pub(super) async fn take_answer(pool: &PgPool, qid: Qid) -> Result<Option<String
     Ok(blob.map(text).transpose()?)
 }
 
-pub(super) async fn put_card(shared: &Shared, did: &Did, ts: i64, envelope: &str) -> Result<PutCard, MailboxError> {
-    let sql = "INSERT INTO cards (did, ts, envelope) VALUES ($1, $2, $3) \
-               ON CONFLICT (did) DO UPDATE SET ts = excluded.ts, envelope = excluded.envelope, renewal = DEFAULT \
-               WHERE cards.ts < excluded.ts RETURNING xmax = 0";
-    let row = trying!(query(sql).bind(did.as_str()).bind(ts).bind(envelope).fetch_optional(&shared.pool));
-    let Some(row) = row else {
-        let row = trying!(query("SELECT ts FROM cards WHERE did = $1").bind(did.as_str()).fetch_optional(&shared.pool));
-        return Ok(PutCard::Held(row.map_or(Ok(ts), |row| row.try_get(0))?));
-    };
-    if row.try_get(0)? && shared.cards.fetch_add(1, Ordering::Relaxed) >= shared.quotas.cards {
-        trim_cards(shared).await?;
-    }
-    Ok(PutCard::Stored)
-}
-
-/// A little more than has to go, so that not every new card costs a search.
-pub(super) async fn trim_cards(shared: &Shared) -> Result<(), MailboxError> {
-    let bound = shared.quotas.cards;
-    if bound == 0 {
-        return Ok(());
-    }
-    let count: i64 = trying!(raw_sql("SELECT count(*) FROM cards").fetch_one(&shared.pool)).try_get(0)?;
-    shared.cards.store(count.max(0).unsigned_abs(), Ordering::Relaxed);
-    if count.max(0).unsigned_abs() <= bound {
-        return Ok(());
-    }
-    let kept = i64::try_from(bound - bound / 64).unwrap_or(i64::MAX);
-    let sql = "DELETE FROM cards WHERE renewal <= (SELECT renewal FROM cards ORDER BY renewal DESC OFFSET $1 LIMIT 1)";
-    trying!(query(sql).bind(kept).execute(&shared.pool));
-    shared.cards.store(kept.unsigned_abs(), Ordering::Relaxed);
-    Ok(())
-}
-
 pub(super) async fn one_text(pool: &PgPool, sql: &'static str, of: &str) -> Result<Option<String>, MailboxError> {
     let row = trying!(query(sql).bind(of).fetch_optional(pool));
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-pub(super) async fn invite(pool: &PgPool, code: &str, now: UnixSeconds) -> Result<Option<String>, MailboxError> {
-    let sql = "SELECT card FROM invites WHERE code = $1 AND exp > $2";
-    let row = trying!(query(sql).bind(code).bind(now.0).fetch_optional(pool));
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
-}
-
-/// An invite to keep.
-pub(super) struct NewInvite<'a> {
-    pub(super) did: &'a Did,
-    pub(super) code: &'a str,
-    pub(super) card: &'a str,
-    pub(super) exp: UnixSeconds,
-    pub(super) now: UnixSeconds,
-}
-
-pub(super) async fn put_invite(
-    pool: &PgPool,
-    most: u32,
-    new: NewInvite<'_>,
-) -> Result<(PutInvite, String), MailboxError> {
-    Ok(trying!(try_invite(pool, most, &new)))
-}
-
-/// One at a time for each DID. The same card again gets its first code; an expired one gives its code away.
-async fn try_invite(pool: &PgPool, most: u32, new: &NewInvite<'_>) -> Result<(PutInvite, String), sqlx::Error> {
-    let mut conn = pool.acquire().await?;
-    let mut transaction = conn.begin().await?;
-    let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
-    query(lock).bind(new.did.as_str()).execute(&mut *transaction).await?;
-    let rows = query("SELECT code, card = $1 FROM invites WHERE did = $2 AND exp > $3")
-        .bind(new.card)
-        .bind(new.did.as_str())
-        .bind(new.now.0)
-        .fetch_all(&mut *transaction)
-        .await?;
-    for row in &rows {
-        if row.try_get(1)? {
-            return Ok((PutInvite::Stored, row.try_get(0)?));
-        }
-    }
-    if rows.len() >= most as usize {
-        return Ok((PutInvite::TooMany, new.code.to_owned()));
-    }
-    let sql = "INSERT INTO invites (code, did, exp, card) VALUES ($1, $2, $3, $4) ON CONFLICT (code) DO UPDATE \
-               SET did = excluded.did, exp = excluded.exp, card = excluded.card WHERE invites.exp <= $5";
-    let done = query(sql)
-        .bind(new.code)
-        .bind(new.did.as_str())
-        .bind(new.exp.0)
-        .bind(new.card)
-        .bind(new.now.0)
-        .execute(&mut *transaction)
-        .await?;
-    transaction.commit().await?;
-    let outcome = if done.rows_affected() == 0 { PutInvite::CodeTaken } else { PutInvite::Stored };
-    Ok((outcome, new.code.to_owned()))
-}
-
 pub(super) async fn counts(pool: &PgPool) -> Result<Counts, MailboxError> {
-    let sql = "SELECT sum(letters)::bigint, sum(bytes)::bigint, sum(mailboxes)::bigint, \
-               (SELECT count(*) FROM cards), (SELECT count(*) FROM invites) FROM totals";
+    let sql = "SELECT sum(t.letters)::bigint, sum(t.bytes)::bigint, sum(t.mailboxes)::bigint, \
+               c.count, i.count, c.bytes + i.bytes, (SELECT count(*) FROM mailboxes) FROM totals t, \
+               (SELECT count(*), coalesce(sum(size), 0)::bigint AS bytes FROM cards) c, \
+               (SELECT count(*), coalesce(sum(size), 0)::bigint AS bytes FROM invites) i \
+               GROUP BY c.count, c.bytes, i.count, i.bytes";
     let row = trying!(raw_sql(sql).fetch_one(pool));
     let number = |index| Ok::<_, sqlx::Error>(row.try_get::<i64, _>(index)?.max(0).unsigned_abs());
-    Ok(Counts { letters: number(0)?, bytes: number(1)?, mailboxes: number(2)?, cards: number(3)?, invites: number(4)? })
+    Ok(Counts {
+        letters: number(0)?,
+        bytes: number(1)?,
+        mailboxes: number(2)?,
+        cards: number(3)?,
+        invites: number(4)?,
+        directory_bytes: number(5)?,
+        remembered: number(6)?,
+    })
 }

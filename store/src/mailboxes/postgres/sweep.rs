@@ -10,9 +10,10 @@ use crate::mailboxes::{
     postgres::{
         Shared,
         batch::update_totals,
+        directory,
         failure::Tries,
         link::{listed, safe},
-        records::{trim_cards, trying},
+        records::trying,
         schema::LOCK_SWEEP,
     },
 };
@@ -28,8 +29,9 @@ pub(super) async fn sweep(shared: &Shared, now: UnixSeconds) -> Result<Swept, Ma
     let today = now.0 / DAY_SECS;
     let is_new_day = shared.swept_day.load(Ordering::Relaxed) != today;
     let mut all = Swept::default();
+    let mut over = Over::read(shared).await?;
     for _ in 0..MAX_ROUNDS {
-        let Some(round) = trying!(round(shared, now, is_new_day)) else { return Ok(all) };
+        let Some(round) = trying!(round(shared, now, is_new_day, &mut over)) else { return Ok(all) };
         all.letters += round.letters;
         all.invites += round.invites;
         if !round.has_more {
@@ -37,7 +39,7 @@ pub(super) async fn sweep(shared: &Shared, now: UnixSeconds) -> Result<Swept, Ma
         }
     }
     shared.swept_day.store(today, Ordering::Relaxed);
-    trim_cards(shared).await?;
+    directory::trim(shared).await?;
     Ok(all)
 }
 
@@ -47,8 +49,55 @@ struct Round {
     has_more: bool,
 }
 
+/// Mailboxes that are more than are to be remembered, and up to which one was looked for empty ones.
+struct Over {
+    mailboxes: i64,
+    looked_at: i64,
+}
+
+impl Over {
+    async fn read(shared: &Shared) -> Result<Over, MailboxError> {
+        let most = match shared.quotas.mailboxes {
+            0 => i64::MAX,
+            most => i64::try_from(most).unwrap_or(i64::MAX),
+        };
+        let count: i64 = trying!(raw_sql("SELECT count(*) FROM mailboxes").fetch_one(&shared.pool)).try_get(0)?;
+        Ok(Over { mailboxes: count.saturating_sub(most).max(0), looked_at: 0 })
+    }
+
+    /// Empty ones go, those first that were made first: they are made again when they are needed. Only so many are looked
+    /// at, because most may hold letters.
+    async fn forget(&mut self, conn: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        if self.mailboxes == 0 {
+            return Ok(0);
+        }
+        let sql = "SELECT id, letters FROM mailboxes WHERE id > $1 ORDER BY id LIMIT $2";
+        let rows = query(sql).bind(self.looked_at).bind(MAX_ROWS).fetch_all(&mut *conn).await?;
+        let mut empty: Vec<i64> = Vec::new();
+        for row in &rows {
+            self.looked_at = row.try_get(0)?;
+            if row.try_get::<i64, _>(1)? == 0 && (empty.len() as i64) < self.mailboxes {
+                empty.push(self.looked_at);
+            }
+        }
+        let sql = "DELETE FROM mailboxes WHERE id IN (SELECT id FROM mailboxes WHERE id = ANY($1) AND letters = 0 \
+                   ORDER BY id FOR UPDATE SKIP LOCKED)";
+        let gone = query(sql).bind(empty).execute(conn).await?.rows_affected();
+        self.mailboxes -= i64::try_from(gone).unwrap_or(0);
+        if rows.len() < MAX_ROWS as usize {
+            self.mailboxes = 0;
+        }
+        Ok(gone)
+    }
+}
+
 /// `None` when another process sweeps.
-async fn round(shared: &Shared, now: UnixSeconds, is_new_day: bool) -> Result<Option<Round>, sqlx::Error> {
+async fn round(
+    shared: &Shared,
+    now: UnixSeconds,
+    is_new_day: bool,
+    over: &mut Over,
+) -> Result<Option<Round>, sqlx::Error> {
     let mut conn = shared.pool.acquire().await?;
     let mut transaction = conn.begin().await?;
     let conn = &mut *transaction;
@@ -69,8 +118,9 @@ async fn round(shared: &Shared, now: UnixSeconds, is_new_day: bool) -> Result<Op
         let before = now.0 / DAY_SECS - MAILBOX_KEPT_DAYS;
         mailboxes = query(sql).bind(before).bind(MAX_ROWS).execute(&mut *conn).await?.rows_affected();
     }
+    over.forget(conn).await?;
     transaction.commit().await?;
-    let has_more = letters.max(invites).max(mailboxes) >= MAX_ROWS.unsigned_abs();
+    let has_more = over.mailboxes > 0 || letters.max(invites).max(mailboxes) >= MAX_ROWS.unsigned_abs();
     Ok(Some(Round { letters, invites, has_more }))
 }
 

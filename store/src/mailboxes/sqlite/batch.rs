@@ -15,7 +15,7 @@ use crate::{
         accounts::{Key, Totals, numbers, size},
         sqlite::{
             cache::{Account, Accounts, Kept},
-            keep,
+            keep::{self, Piles},
             reader::qid_list,
             sweep,
             writer::{Act, Done, MAX_BATCH, Pending, number},
@@ -30,6 +30,7 @@ const COLUMNS: usize = 11;
 pub(super) struct Memory {
     accounts: Accounts,
     totals: Totals,
+    piles: Piles,
     /// Letters in each mailbox that has any.
     filled: HashMap<i64, u32>,
     next_qid: Qid,
@@ -52,7 +53,8 @@ impl Memory {
     pub(super) async fn load(conn: &mut SqliteConnection) -> Result<Memory, StoreError> {
         let last = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'letters'), 0)";
         let next_qid = number(conn, last).await? + 1;
-        let rows = raw_sql("SELECT mailbox, count(*), sum(size) FROM letters GROUP BY mailbox").fetch_all(conn).await?;
+        let rows =
+            raw_sql("SELECT mailbox, count(*), sum(size) FROM letters GROUP BY mailbox").fetch_all(&mut *conn).await?;
         let (mut filled, mut totals) = (HashMap::with_capacity(rows.len()), Totals::default());
         for row in rows {
             let letters: i64 = row.try_get(1)?;
@@ -60,12 +62,14 @@ impl Memory {
             filled.insert(row.try_get(0)?, u32::try_from(letters).unwrap_or(u32::MAX));
         }
         let (accounts, statements) = (Accounts::default(), HashMap::new());
-        Ok(Memory { accounts, totals, filled, next_qid, swept_day: 0, statements })
+        let piles = Piles::load(conn).await?;
+        Ok(Memory { accounts, totals, piles, filled, next_qid, swept_day: 0, statements })
     }
 
     /// Makes true what was committed. Gives what everyone is answered.
     pub(super) fn committed(&mut self, work: Work<'_>) -> (Vec<Done>, Vec<Event>) {
         self.totals = self.totals.plus(work.totals);
+        self.piles = work.piles;
         self.accounts.grow(work.inserts.len());
         for (mailbox, change) in work.filled {
             let letters = i64::from(self.filled.get(&mailbox).copied().unwrap_or(0)) + change;
@@ -151,6 +155,8 @@ pub(super) struct Work<'a> {
     moved: HashSet<&'a str>,
     awaited: HashMap<Qid, Option<i64>>,
     totals: Totals,
+    /// As they stand with what this one does.
+    piles: Piles,
     filled: HashMap<i64, i64>,
     swept_day: Option<i64>,
     events: Vec<Event>,
@@ -176,6 +182,7 @@ impl<'a> Work<'a> {
         quotas: &Quotas,
         batch: &'a [Pending],
     ) -> Result<(), StoreError> {
+        self.piles = memory.piles;
         // First what is decided by the database: a sweep changes what mailboxes hold.
         self.done = vec![Done::Nothing; batch.len()];
         for (n, one) in batch.iter().enumerate() {
@@ -219,8 +226,10 @@ impl<'a> Work<'a> {
         }
         self.begin(conn).await?;
         let done = match act {
-            Act::PutCard { did, ts, envelope } => Done::Card(keep::put_card(conn, quotas, did, *ts, envelope).await?),
-            Act::PutInvite(new) => Done::Invite(keep::put_invite(conn, quotas, new).await?),
+            Act::PutCard { did, ts, envelope } => {
+                Done::Card(keep::put_card(conn, quotas, &mut self.piles.cards, did, *ts, envelope).await?)
+            }
+            Act::PutInvite(new) => Done::Invite(keep::put_invite(conn, quotas, &mut self.piles.invites, new).await?),
             Act::Sweep { now } => Done::Swept(self.sweep(conn, memory, quotas, *now).await?),
             Act::Seen { dids, now } => {
                 query("UPDATE mailboxes SET last_seen = ? WHERE did IN (SELECT value FROM json_each(?))")
@@ -243,7 +252,7 @@ impl<'a> Work<'a> {
         now: UnixSeconds,
     ) -> Result<(Swept, bool), StoreError> {
         let today = now.0 / DAY_SECS;
-        let gone = sweep::sweep(conn, quotas, now, today != memory.swept_day).await?;
+        let gone = sweep::sweep(conn, quotas, &mut self.piles, now, today != memory.swept_day).await?;
         for letter in &gone.letters {
             memory.accounts.forget(&letter.did);
             self.totals.remove(letter.size);
@@ -283,13 +292,14 @@ impl<'a> Work<'a> {
         }
         if !made.is_empty() {
             self.begin(conn).await?;
-            query(
+            let done = query(
                 "INSERT INTO mailboxes (did, day) SELECT value, ? FROM json_each(?) WHERE true ON CONFLICT DO NOTHING",
             )
             .bind(day)
             .bind(text_list(made.into_iter()))
             .execute(&mut *conn)
             .await?;
+            self.piles.mailboxes += i64::try_from(done.rows_affected()).unwrap_or(0);
         }
         let mut found = read_mailboxes(conn, missing.into_iter()).await?;
         read_letters(conn, &mut found, &memory.filled).await?;
@@ -450,7 +460,10 @@ impl<'a> Work<'a> {
             letters: number(totals.letters),
             bytes: number(totals.bytes),
             mailboxes: number(mailboxes),
-            ..Counts::default()
+            cards: number(self.piles.cards.count),
+            invites: number(self.piles.invites.count),
+            directory_bytes: number(self.piles.cards.bytes + self.piles.invites.bytes),
+            remembered: number(self.piles.mailboxes),
         }
     }
 }

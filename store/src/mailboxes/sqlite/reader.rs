@@ -45,8 +45,6 @@ pub(super) enum Read {
     AwaitedUntil(Did, Qid, Answer<Option<UnixSeconds>>),
     Card(Did, Answer<Option<String>>),
     Invite(String, UnixSeconds, Answer<Option<String>>),
-    /// Cards and invites.
-    Count(Answer<(u64, u64)>),
     Close(oneshot::Sender<()>),
 }
 
@@ -110,13 +108,6 @@ impl Reader {
             Read::Invite(code, now, answer) => {
                 let sql = "SELECT card FROM invites WHERE code = ? AND exp > ?";
                 let found = self.one(sql, &code, Some(now.0)).await;
-                self.answer(found, answer);
-            }
-            Read::Count(answer) => {
-                let found = match self.lend().await {
-                    Ok(conn) => count(conn).await,
-                    Err(error) => Err(error),
-                };
                 self.answer(found, answer);
             }
             // Taken out before.
@@ -286,12 +277,6 @@ async fn read_picked(
         fetched[n].letters.extend(letters.get(&qid).cloned());
     }
     Ok(())
-}
-
-async fn count(conn: &mut SqliteConnection) -> Result<(u64, u64), StoreError> {
-    let row = query("SELECT (SELECT count(*) FROM cards), (SELECT count(*) FROM invites)").fetch_one(conn).await?;
-    let number = |index| Ok::<_, StoreError>(row.try_get::<i64, _>(index)?.max(0).unsigned_abs());
-    Ok((number(0)?, number(1)?))
 }
 
 /// As `json_each` takes it.

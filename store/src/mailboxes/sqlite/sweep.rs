@@ -4,7 +4,10 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection, query, raw_sql};
 
 use crate::{
     StoreError,
-    mailboxes::{DAY_SECS, MAILBOX_KEPT_DAYS, Quotas},
+    mailboxes::{
+        DAY_SECS, MAILBOX_KEPT_DAYS, Quotas,
+        sqlite::{keep::Piles, reader::qid_list},
+    },
 };
 
 /// Rows that go in one transaction.
@@ -35,21 +38,28 @@ pub(super) struct GoneLetter {
 pub(super) async fn sweep(
     conn: &mut SqliteConnection,
     quotas: &Quotas,
+    piles: &mut Piles,
     now: UnixSeconds,
     is_new_day: bool,
 ) -> Result<Gone, StoreError> {
     let mut gone = Gone { letters: letters(conn, quotas, now).await?, ..Gone::default() };
-    let done = query("DELETE FROM invites WHERE rowid IN (SELECT rowid FROM invites WHERE exp <= ? LIMIT ?)")
-        .bind(now.0)
-        .bind(MAX_ROWS)
-        .execute(&mut *conn)
-        .await?;
-    gone.invites = done.rows_affected();
+    let expired =
+        "DELETE FROM invites WHERE rowid IN (SELECT rowid FROM invites WHERE exp <= ? LIMIT ?) RETURNING size";
+    for row in query(expired).bind(now.0).bind(MAX_ROWS).fetch_all(&mut *conn).await? {
+        piles.invites.remove(row.try_get(0)?);
+        gone.invites += 1;
+    }
     if is_new_day {
         gone.mailboxes = mailboxes(conn, now).await?;
     }
+    piles.mailboxes -= gone.mailboxes.len() as i64;
+    let forgotten = forget_empty(conn, quotas.mailboxes, piles).await?;
+    piles.mailboxes -= forgotten.len() as i64;
+    gone.mailboxes.extend(forgotten);
     let most = gone.letters.len().max(gone.mailboxes.len()) as u64;
     gone.has_more = most.max(gone.invites) >= MAX_ROWS.unsigned_abs();
+    let is_over = quotas.mailboxes > 0 && piles.mailboxes.max(0).unsigned_abs() > quotas.mailboxes;
+    gone.has_more |= is_over && piles.looked_at > 0;
     gone.has_more |= give_back(conn).await?;
     Ok(gone)
 }
@@ -87,6 +97,31 @@ async fn mailboxes(conn: &mut SqliteConnection, now: UnixSeconds) -> Result<Vec<
     .fetch_all(conn)
     .await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Empty ones that are too many, those first that were made first: they are made again when they are needed. Only so many
+/// are looked at, because most may hold letters; the next round goes on behind them.
+async fn forget_empty(conn: &mut SqliteConnection, most: u64, piles: &mut Piles) -> Result<Vec<String>, StoreError> {
+    let over = piles.mailboxes - i64::try_from(most).unwrap_or(i64::MAX);
+    if most == 0 || over <= 0 {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT id, did, EXISTS (SELECT 1 FROM letters WHERE mailbox = m.id) FROM mailboxes m \
+               WHERE id > ? ORDER BY id LIMIT ?";
+    let rows = query(sql).bind(piles.looked_at).bind(MAX_ROWS).fetch_all(&mut *conn).await?;
+    piles.looked_at = if rows.len() < MAX_ROWS as usize { 0 } else { rows[rows.len() - 1].try_get(0)? };
+    let (mut ids, mut dids) = (Vec::new(), Vec::new());
+    for row in &rows {
+        if !row.try_get::<bool, _>(2)? && (ids.len() as i64) < over {
+            ids.push(row.try_get(0)?);
+            dids.push(row.try_get(1)?);
+        }
+    }
+    query("DELETE FROM mailboxes WHERE id IN (SELECT value FROM json_each(?))")
+        .bind(qid_list(&ids))
+        .execute(conn)
+        .await?;
+    Ok(dids)
 }
 
 /// Whether there is more to give back.
