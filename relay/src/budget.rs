@@ -1,12 +1,17 @@
 //! Memory for letters on their way out. A reader who does not read keeps what it was to get in memory for as long as a
 //! write may take; without a bound, many of them would keep gigabytes.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use muretai_store::mailboxes::Fetched;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 /// Fetches at a time: each may hold as many bytes as one answer until it is known how many there are.
 const FETCHES: usize = 64;
+/// How long a fetch may wait for its turn: a store that is away makes everybody wait, and they should hear of it.
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// All large answers together.
 const LARGE_BYTES: usize = 256 * 1_048_576;
 /// Up to here an answer is small and not counted.
@@ -30,13 +35,19 @@ impl Budget {
         Budget { fetches: Semaphore::new(FETCHES), large: Arc::new(Semaphore::new(units)), max_letter }
     }
 
-    /// Fetches at most about `max_bytes`, and the share to hold for as long as the letters are in memory.
-    pub(crate) async fn fetch<E, F>(&self, max_bytes: u64, mut fetch: impl FnMut() -> F) -> Result<(Fetched, Share), E>
+    /// Fetches at most about `max_bytes`, and the share to hold for as long as the letters are in memory. `late` says that
+    /// there was no turn in time.
+    pub(crate) async fn fetch<E, F>(
+        &self,
+        max_bytes: u64,
+        late: impl Fn() -> E,
+        mut fetch: impl FnMut() -> F,
+    ) -> Result<(Fetched, Share), E>
     where
         F: Future<Output = Result<Fetched, E>>,
     {
         {
-            let _turn = self.fetches.acquire().await;
+            let _turn = timeout(TURN_TIMEOUT, self.fetches.acquire()).await.map_err(|_| late())?;
             let fetched = fetch().await?;
             let bytes = size_of(&fetched);
             if bytes <= SMALL_BYTES {
@@ -49,7 +60,7 @@ impl Budget {
         // No room now. What was fetched is let go, so that those who wait hold nothing.
         let most = usize::try_from(max_bytes).unwrap_or(usize::MAX).max(self.max_letter).min(LARGE_BYTES);
         let share = Arc::clone(&self.large).acquire_many_owned(units(most)).await.ok();
-        let _turn = self.fetches.acquire().await;
+        let _turn = timeout(TURN_TIMEOUT, self.fetches.acquire()).await.map_err(|_| late())?;
         let fetched = fetch().await?;
         let mut share = share;
         let unused = units(most).saturating_sub(units(size_of(&fetched)));
@@ -89,7 +100,7 @@ mod tests {
     #[tokio::test]
     async fn large_answers_wait_for_each_other_and_small_ones_do_not() {
         let budget = Budget::new(1_048_576);
-        let fetch = |bytes| budget.fetch(1_048_576, move || async move { Ok::<_, ()>(letters(bytes)) });
+        let fetch = |bytes| budget.fetch(1_048_576, || (), move || async move { Ok::<_, ()>(letters(bytes)) });
         let mut shares = Vec::new();
         for _ in 0..256 {
             shares.push(fetch(1_048_576).await.unwrap().1.unwrap());

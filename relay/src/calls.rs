@@ -91,7 +91,12 @@ impl Calls {
         self.lock().get(&qid).into_iter().flatten().for_each(|call| call.notify.notify_one());
     }
 
-    pub(crate) fn wake_all(&self) {
+    /// Letters whose answers are awaited here.
+    pub(crate) fn awaited(&self) -> Vec<Qid> {
+        self.lock().keys().copied().collect()
+    }
+
+    fn wake_all(&self) {
         self.lock().values().flatten().for_each(|call| call.notify.notify_one());
     }
 

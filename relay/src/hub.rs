@@ -213,16 +213,16 @@ impl Hub {
         }
     }
 
-    /// Has everybody look again, and has the store told again who is there.
-    pub(crate) fn resync(&self) {
+    /// Everybody who has to look again. The store is told again who is there.
+    pub(crate) fn resync(&self) -> Vec<Arc<Listener>> {
+        let mut all = Vec::new();
         self.each(|did, seat| {
-            if let Some(listener) = &seat.listener {
-                listener.signal.raise(Flags::RESYNC.or(Flags::LETTERS));
-            }
+            all.extend(seat.listener.clone());
             if seat.is_told {
                 self.change(did, true);
             }
         });
+        all
     }
 
     /// Sends everybody away, those too who come later.

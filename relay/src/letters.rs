@@ -57,7 +57,7 @@ pub(crate) async fn fetch(
     }
     let did = &sitting.listener().did;
     let fetch = || shared.ask(Op::Fetch, shared.store.fetch(did, &hand.qids, most, max_bytes));
-    shared.budget.fetch(max_bytes, fetch).await
+    shared.budget.fetch(max_bytes, || shared.late(Op::Fetch), fetch).await
 }
 
 /// Notes that these letters are about to go to the listener.

@@ -114,6 +114,11 @@ impl Shared {
         }
     }
 
+    /// The store was not asked in time, because it keeps others waiting.
+    pub(crate) fn late(&self, op: Op) -> Refusal {
+        self.failed(op, None)
+    }
+
     fn failed(&self, op: Op, error: Option<&MailboxError>) -> Refusal {
         self.metrics.add(Count::StoreFailures, 1);
         self.health.fails(op, error);

@@ -10,7 +10,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::Instant};
 use crate::{
     answer::Refusal,
     hub::{Flags, InHand, Kind, Sitting},
-    letters,
+    jitter, letters,
     metrics::Count,
     poll::{NoListen, reclaim, take_seat},
     proof::Proof,
@@ -34,8 +34,9 @@ const FETCH_BYTES: u64 = 262_144;
 const MAX_CHATTER: usize = 4_096;
 /// Signs of life in a row that a peer may leave in the system's buffer.
 const MAX_MISSED: u8 = 4;
-/// How long to leave a store alone that failed.
+/// How long to leave a store alone that failed, at least and at most: all streams find it failing at the same time.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
+const STORE_PAUSE_MORE: Duration = Duration::from_secs(3);
 
 /// Why a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub(crate) async fn serve(shared: &Shared, connection: TakenOver) {
         shared,
         sitting: &sitting,
         stream: &mut stream,
-        old_at: Instant::now() + jittered(shared.bounds.stream_life),
+        old_at: Instant::now() + jitter::shortened(shared.bounds.stream_life),
         missed: 0,
         chatter: 0,
         must_claim: false,
@@ -198,7 +199,7 @@ impl Live<'_> {
         if self.must_claim {
             match reclaim(self.shared, self.sitting).await {
                 Ok(()) => self.must_claim = false,
-                Err(refusal) if refusal.is_ours() => return Ok(Some(Instant::now() + STORE_PAUSE)),
+                Err(refusal) if refusal.is_ours() => return Ok(Some(after_a_pause())),
                 Err(_) => return Err(self.tell_superseded().await),
             }
         }
@@ -211,7 +212,7 @@ impl Live<'_> {
                 return Ok(hand.next_due);
             }
             let fetched = letters::fetch(self.shared, self.sitting, &hand, letters, bytes.min(FETCH_BYTES)).await;
-            let Ok((fetched, share)) = fetched else { return Ok(Some(Instant::now() + STORE_PAUSE)) };
+            let Ok((fetched, share)) = fetched else { return Ok(Some(after_a_pause())) };
             let given = fitting(fetched.letters, &hand, bytes);
             if given.is_empty() || self.sitting.signal().is_up(Flags::SUPERSEDED) {
                 return Ok(hand.next_due);
@@ -245,6 +246,11 @@ impl Live<'_> {
     async fn say(&mut self, bytes: &[u8]) -> Result<(), End> {
         write(self.shared, self.stream, bytes).await
     }
+}
+
+/// When to ask a store again that failed.
+fn after_a_pause() -> Instant {
+    Instant::now() + STORE_PAUSE + jitter::up_to(STORE_PAUSE_MORE)
 }
 
 /// The letters that do not make the hand too full. One that is too large for any hand comes into an empty one.
@@ -305,15 +311,6 @@ async fn refuse(shared: &Shared, stream: &mut TcpStream, refusal: &Refusal) {
     if write(shared, stream, &answer).await.is_ok() {
         let _ = stream.shutdown().await;
     }
-}
-
-/// Up to a tenth shorter, so that listeners that came together do not all come back together.
-fn jittered(life: Duration) -> Duration {
-    let mut random = [0; 2];
-    if getrandom::fill(&mut random).is_err() {
-        return life;
-    }
-    life - life.mul_f64(f64::from(u16::from_le_bytes(random)) / 655_360.0)
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@ use muretai_protocol::{Did, relay::Epoch};
 use muretai_store::mailboxes::{Event, Qid};
 use muretai_transports::Stop;
 use tokio::{
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::JoinSet,
     time::{Instant, MissedTickBehavior},
 };
 
 use crate::{
     metrics::{Count, Op},
+    resync,
     shared::Shared,
     stream::wheel::Wheel,
 };
@@ -28,7 +29,9 @@ pub(crate) fn begin(shared: &Arc<Shared>, stop: &Stop) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let events = shared.store.events();
     let gone = shared.calls.gone();
-    tasks.spawn(pass_on(Arc::clone(shared), events));
+    let look_again = Arc::new(Notify::new());
+    tasks.spawn(pass_on(Arc::clone(shared), events, Arc::clone(&look_again)));
+    tasks.spawn(resync::in_waves(Arc::clone(shared), look_again));
     tasks.spawn(turn_the_wheel(Arc::clone(shared)));
     tasks.spawn(tell_presence(Arc::clone(shared)));
     tasks.spawn(sweep(Arc::clone(shared)));
@@ -45,7 +48,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, stop: &Stop) -> JoinSet<()> {
 }
 
 /// Has everybody look who is concerned by what happened, here or at another process.
-async fn pass_on(shared: Arc<Shared>, mut events: mpsc::Receiver<Event>) {
+async fn pass_on(shared: Arc<Shared>, mut events: mpsc::Receiver<Event>, look_again: Arc<Notify>) {
     while let Some(event) = events.recv().await {
         match event {
             Event::Letter(did) => shared.hub.wake(&did),
@@ -58,8 +61,7 @@ async fn pass_on(shared: Arc<Shared>, mut events: mpsc::Receiver<Event>) {
             Event::Acked(did, qids) => shared.hub.acked(&did, &qids),
             Event::Resync => {
                 tracing::info!("news of the store may have been lost; everything is looked at again");
-                shared.hub.resync();
-                shared.calls.wake_all();
+                look_again.notify_one();
             }
         }
     }

@@ -83,6 +83,13 @@ pub(crate) struct Listener {
     pub(crate) signal: Signal,
 }
 
+impl Listener {
+    /// News may have been lost.
+    pub(crate) fn look_again(&self) {
+        self.signal.raise(Flags::RESYNC.or(Flags::LETTERS));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -114,7 +114,7 @@ async fn a_resync_has_everybody_look_and_be_told_of_again() {
     let south = key(2).did().clone();
     let sitting = hub.sit(&south, &epoch(1), Kind::Stream).unwrap();
     assert_eq!(hub.take_changes(10).len(), 1);
-    hub.resync();
+    hub.resync().iter().for_each(|listener| listener.look_again());
     assert_eq!(sitting.signal().wait().await, Flags::RESYNC.or(Flags::LETTERS));
     assert_eq!(hub.take_changes(10), [(south, true)]);
 }
