@@ -30,6 +30,13 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Its name at the server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         run(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));

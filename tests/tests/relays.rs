@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use muretai_tests::{
-    Home, Key, RelayProcess,
+    Connection, Home, Key, RelayProcess,
     balancer::Balancer,
     load::{LetGo, Load},
     mail::{Mailbox, enc_pub_of, seal_bytes, text_letter},
@@ -209,6 +209,59 @@ fn a_process_killed_under_load_loses_and_doubles_nothing() {
     assert_eq!(serve.stop("TERM").0, 0);
 }
 
+/// Nothing of what other processes tell is heard, while everything else goes on: the connections that listen are cut, and
+/// no new ones are made.
+fn be_deaf(database: &Database) {
+    let name = database.name();
+    // Whoever connects needs another database for that.
+    let server = std::env::var("MURETAI_TEST_POSTGRES").unwrap();
+    postgres::run(&server, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"));
+    let cut = format!(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'LISTEN%'"
+    );
+    postgres::run(&server, &cut);
+}
+
+fn hear_again(database: &Database) {
+    let server = std::env::var("MURETAI_TEST_POSTGRES").unwrap();
+    postgres::run(&server, &format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", database.name()));
+}
+
+#[test]
+fn a_thousand_listeners_are_served_after_their_relay_was_deaf() {
+    const LISTENERS: u32 = 1_000;
+    let Some(fleet) = Fleet::new(2) else { return };
+    let north = Key::of(1);
+    let keys: Vec<Key> = (0..LISTENERS).map(|n| Key::nth(1_000 + n)).collect();
+    let listeners: Vec<Mailbox<'_>> = keys.iter().map(|key| fleet.mailbox(0, key)).collect();
+    let mut streams: Vec<_> = listeners.iter().map(Mailbox::stream).collect();
+    streams.iter_mut().for_each(|stream| stream.wait_until_open());
+
+    // What the other one needs to deposit is there before no more connections are made.
+    fleet.relays[1].keep(&letter(&north, &keys[0], "heard of"));
+    let (_, item) = streams[0].next_event().unwrap();
+    assert_eq!(listeners[0].ack(&[item["qid"].clone()]).json()["acked"], 1);
+
+    be_deaf(&fleet.database);
+    let mut connection = Connection::open(fleet.relays[1].addr);
+    for key in &keys {
+        let body = letter(&north, key, "unheard of").to_string();
+        let answer = connection.request("POST", "/send", &[], body.as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!(fleet.relays[0].metric("muretai_relay_letters_handed_out_total"), Some(1.0), "nobody was told");
+    hear_again(&fleet.database);
+    for (stream, listener) in streams.iter_mut().zip(&listeners) {
+        let (event, item) = stream.next_event().expect("the stream goes on");
+        assert_eq!(event, "letter");
+        assert_eq!(listener.ack(&[item["qid"].clone()]).json()["acked"], 1);
+    }
+    // And from now on news are heard again.
+    let (mut stream, last) = (streams.pop().unwrap(), keys.last().unwrap());
+    fleet.relays[1].keep(&letter(&north, last, "heard of"));
+    assert_eq!(stream.next_event().unwrap().0, "letter");
+}
+
 #[test]
 fn a_database_that_goes_away_is_an_honest_503_until_it_is_back() {
     let Some(fleet) = Fleet::new(1) else { return };
@@ -216,7 +269,7 @@ fn a_database_that_goes_away_is_an_honest_503_until_it_is_back() {
     let relay = &fleet.relays[0];
     relay.keep(&letter(&north, &south, "before"));
     // Every connection of the relay is cut; it makes new ones.
-    let name = fleet.database.url.split('?').next().unwrap().rsplit('/').next().unwrap();
+    let name = fleet.database.name();
     let cut = format!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
     );
