@@ -173,18 +173,23 @@ impl<'k> Mailbox<'k> {
         self.post("/ack", &json!({"qids": qids}))
     }
 
-    /// All letters of the mailbox, acknowledged one batch after the other, opened with the key that came with them.
-    pub fn drain(&self) -> Vec<Value> {
-        let mut letters = Vec::new();
+    /// All items of the mailbox, acknowledged one batch after the other.
+    pub fn drain_raw(&self) -> Vec<Value> {
+        let mut all = Vec::new();
         loop {
             let items = self.items();
             if items.is_empty() {
-                return letters;
+                return all;
             }
             let qids: Vec<Value> = items.iter().map(|item| item["qid"].clone()).collect();
             assert_eq!(self.ack(&qids).status, 200);
-            letters.extend(items.iter().map(|item| self.open(item)));
+            all.extend(items);
         }
+    }
+
+    /// The same, opened with the key that came with them.
+    pub fn drain(&self) -> Vec<Value> {
+        self.drain_raw().iter().map(|item| self.open(item)).collect()
     }
 
     /// What is in an item.

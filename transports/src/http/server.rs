@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
     task::{JoinError, JoinSet},
 };
@@ -45,6 +45,10 @@ const LINGER_BYTES: usize = 262_144;
 /// How long a refused peer may take to send its request: an answer that is there before it confuses HTTP clients.
 const REFUSAL_DELAY: Duration = Duration::from_millis(250);
 
+/// Connections that may wait to be accepted, where the system allows so many. One too many is not refused: its peer tries
+/// again after a second or more, which all listeners of a relay would that come back at once.
+const BACKLOG: u32 = 4_096;
+
 /// The tasks of a listener, one a connection.
 type Tasks = JoinSet<Option<HandOver>>;
 
@@ -62,7 +66,7 @@ impl Server {
     pub(super) async fn bind(address: SocketAddr, mount: &str, limits: ServerLimits) -> Result<Server, TransportError> {
         let mount = routes::clean_mount(mount).ok_or_else(|| TransportError::Mount { mount: mount.to_owned() })?;
         let fail = |source| TransportError::Bind { address, source };
-        let listener = TcpListener::bind(address).await.map_err(fail)?;
+        let listener = listener(address).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         Ok(Server { address, mount, limits, listener: Mutex::new(Some(listener)) })
     }
@@ -99,6 +103,15 @@ impl Server {
         tasks.shutdown().await;
         Ok(())
     }
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // On Windows it would let others take the address.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn accept_until_stopped(listener: &TcpListener, shared: &Arc<Shared>, stop: &Stop, tasks: &mut Tasks) {

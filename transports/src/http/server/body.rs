@@ -14,12 +14,15 @@ use crate::http::ServerLimits;
 /// Room that is made for a body before any of it has arrived: a promise of a megabyte costs nothing.
 const FIRST_ROOM: u64 = 65_536;
 
-/// KiB of all bodies together that are on their way into this process. Whoever sends slowly holds what it announced, so
-/// without a bound many connections would be much memory.
+/// KiB of all bodies together that are on their way into this process. Whoever sends slowly holds what has arrived, so
+/// without a bound many connections would be much memory. What was announced and has not arrived takes no room: else a few
+/// hundred who announce much and send nothing would keep everybody else out.
 const ROOM_KIB: usize = 262_144;
 static ROOM: Semaphore = Semaphore::const_new(ROOM_KIB);
 /// Bodies up to this size need no room: there are only so many connections.
 const SMALL: usize = 4_096;
+/// Room is taken in steps of so many KiB.
+const STEP_KIB: usize = 16;
 /// How long a body that is too large is read away before its sender is told.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -44,10 +47,7 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits) -> Result<Bytes
         }
         return Err(Plain::BodyTooLarge(Some(limits.max)));
     }
-    let _room = match room_for(promised.map_or(limits.max, |length| length as usize)) {
-        Some(room) => room,
-        None => return Err(Plain::Busy),
-    };
+    let mut room = Room::default();
     let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
     // Most bodies arrive in one piece and are not copied.
     if first.len() <= limits.max && promised == Some(first.len() as u64) {
@@ -60,6 +60,9 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits) -> Result<Bytes
             drain(body, limits.drain.saturating_sub(whole.len())).await;
             return Err(Plain::BodyTooLarge(Some(limits.max)));
         }
+        if !room.grow(&ROOM, whole.len() + piece.len()) {
+            return Err(Plain::Busy);
+        }
         whole.extend_from_slice(&piece);
         match next(&mut body).await? {
             Some(more) => piece = more,
@@ -68,13 +71,23 @@ pub(super) async fn read(mut body: Incoming, limits: BodyLimits) -> Result<Bytes
     }
 }
 
-/// Room for a body of this size, held while it arrives; `None` when there is none now.
-fn room_for(bytes: usize) -> Option<Option<SemaphorePermit<'static>>> {
-    if bytes <= SMALL {
-        return Some(None);
+/// The room that a body has taken, given back when dropped.
+#[derive(Debug, Default)]
+struct Room<'a>(Option<SemaphorePermit<'a>>);
+
+impl<'a> Room<'a> {
+    /// Takes what is missing for so many bytes; `false` when there is no more now.
+    fn grow(&mut self, of: &'a Semaphore, bytes: usize) -> bool {
+        let held = self.0.as_ref().map_or(0, SemaphorePermit::num_permits);
+        let needed = if bytes <= SMALL { 0 } else { bytes.div_ceil(1_024 * STEP_KIB) * STEP_KIB };
+        let Some(missing) = needed.checked_sub(held).filter(|missing| *missing > 0) else { return true };
+        let Ok(more) = of.try_acquire_many(u32::try_from(missing).unwrap_or(u32::MAX)) else { return false };
+        match &mut self.0 {
+            Some(held) => held.merge(more),
+            None => self.0 = Some(more),
+        }
+        true
     }
-    let kib = u32::try_from(bytes.div_ceil(1_024).min(ROOM_KIB)).ok()?;
-    ROOM.try_acquire_many(kib).ok().map(Some)
 }
 
 /// Reads a body away, up to a limit. Says whether it came to its end, so that another request may follow.
@@ -137,11 +150,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_for_so_many_bodies_and_for_small_ones_always() {
-        let held: Vec<_> = (0..ROOM_KIB / 1_024).map(|_| room_for(1_048_576).unwrap()).collect();
-        assert!(room_for(SMALL + 1).is_none());
-        assert!(room_for(SMALL).is_some());
-        drop(held);
-        assert!(room_for(usize::MAX >> 11).is_some(), "more than all of it is all of it");
+    fn room_is_for_what_has_arrived() {
+        let all = Semaphore::new(64);
+        let (mut one, mut other, mut small) = (Room::default(), Room::default(), Room::default());
+        assert!(one.grow(&all, 4_097) && one.grow(&all, 16_384), "one step");
+        assert_eq!(all.available_permits(), 48);
+        assert!(other.grow(&all, 48 * 1_024));
+        assert!(!one.grow(&all, 16_385), "there is no more");
+        assert!(small.grow(&all, SMALL));
+        drop(other);
+        assert!(one.grow(&all, 64 * 1_024) && one.grow(&all, 100));
+        assert_eq!(all.available_permits(), 0);
+        drop(one);
+        assert_eq!(all.available_permits(), 64);
     }
 }
