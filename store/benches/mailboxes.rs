@@ -1,4 +1,5 @@
-//! What a relay's letters cost: deposits, drains, and letters that are fetched as soon as they come, 64 at once.
+//! What a relay's letters cost: deposits, drains, and letters that are fetched as soon as they come, 64 at once; how long
+//! a small fetch takes while others fetch much and everybody deposits.
 //!
 //! `cargo bench -p muretai-store --bench mailboxes -- [LETTERS]` prints rates and the CPU time of this process for each.
 //! Pin it to one core with `taskset -c 0`. With `MURETAI_TEST_POSTGRES=postgres://…` PostgreSQL follows, one store and two.
@@ -29,7 +30,7 @@ fn main() {
     runtime.block_on(async {
         let folder = tempfile::tempdir_in(std::env::var_os("MURETAI_BENCH_DIR").unwrap_or(".".into())).unwrap();
         let path = folder.path().join("relay.db");
-        let store: Shared = open_sqlite(&path, Quotas::default()).await.unwrap().into();
+        let store: Shared = open_sqlite(&path, quotas()).await.unwrap().into();
         println!("SQLite");
         all(std::slice::from_ref(&store), letters).await;
         store.close().await;
@@ -40,7 +41,7 @@ fn main() {
                 let url = fresh_database(&server).await;
                 let mut stores: Vec<Shared> = Vec::new();
                 for _ in 0..count {
-                    stores.push(open_postgres(&url, Quotas::default()).await.unwrap().into());
+                    stores.push(open_postgres(&url, quotas()).await.unwrap().into());
                 }
                 all(&stores, letters).await;
                 for store in stores {
@@ -49,6 +50,11 @@ fn main() {
             }
         }
     });
+}
+
+/// Mailboxes that take what this deposits.
+fn quotas() -> Quotas {
+    Quotas { mailbox_letters: u32::MAX, sender_letters: u32::MAX, mailbox_bytes: u64::MAX, ..Quotas::default() }
 }
 
 async fn fresh_database(server: &str) -> String {
@@ -67,6 +73,44 @@ async fn all(stores: &[Shared], letters: u32) {
     timed("drain, 100 at once", letters, stores, MAILBOXES, move |store, n| drain(store, n, counted.clone())).await;
     assert_eq!(drained.load(Ordering::Relaxed), letters);
     timed("deposit, fetch, ack", letters / 2, stores, letters / 2, |store, n| pass(store, n + 1_000_000)).await;
+    beside_large_ones(stores).await;
+}
+
+/// Small fetches, one after the other, while eight callers fetch a megabyte each again and again and eight deposit.
+async fn beside_large_ones(stores: &[Shared]) {
+    for n in 0..8 * 100 {
+        let blob = "Zm9v".repeat(10_240 / 4);
+        let letter = NewLetter { to: did(n % 8), blob, ..letter(2_000_000 + n) };
+        assert!(matches!(stores[0].deposit(letter).await.unwrap(), Deposited::Stored(_)));
+    }
+    let mut busy = tokio::task::JoinSet::new();
+    for n in 0..8_u32 {
+        let store = stores[n as usize % stores.len()].clone();
+        busy.spawn(async move {
+            loop {
+                let fetched = store.fetch(&did(n), &[], 100, 2_097_152).await.unwrap();
+                assert_eq!(fetched.letters.len(), 100);
+            }
+        });
+        let store = stores[n as usize % stores.len()].clone();
+        busy.spawn(async move {
+            for m in 0.. {
+                // Many mailboxes, so that none is full.
+                deposit(store.clone(), 3_000_000 + m * 8 + n).await;
+            }
+        });
+    }
+    let mut times = Vec::new();
+    for n in 0..1_000_u32 {
+        let store = &stores[n as usize % stores.len()];
+        let started = Instant::now();
+        store.fetch(&did(MAILBOXES + n % CALLERS), &[], 100, 1_048_576).await.unwrap();
+        times.push(started.elapsed());
+    }
+    busy.shutdown().await;
+    times.sort();
+    let ms = |share: usize| times[times.len() * share / 100].as_secs_f64() * 1e3;
+    println!("  small fetches beside large ones: p50 {:.2} ms, p99 {:.2} ms", ms(50), ms(99));
 }
 
 /// 64 callers share the numbers up to `count`; the rate is that of letters.
@@ -114,8 +158,8 @@ fn did(n: u32) -> Did {
     ALL[n as usize].clone()
 }
 
-async fn deposit(store: Shared, n: u32) {
-    let letter = NewLetter {
+fn letter(n: u32) -> NewLetter {
+    NewLetter {
         to: did(n % MAILBOXES),
         from: did(n / MAILBOXES % CALLERS + MAILBOXES),
         id: format!("{n:032x}"),
@@ -123,8 +167,11 @@ async fn deposit(store: Shared, n: u32) {
         blob: "Zm9v".repeat(BOX_BYTES / 4),
         ts: UnixSeconds(1_800_000_000 + i64::from(n) / 10_000),
         awaited_until: None,
-    };
-    assert!(matches!(store.deposit(letter).await.unwrap(), Deposited::Stored(_)));
+    }
+}
+
+async fn deposit(store: Shared, n: u32) {
+    assert!(matches!(store.deposit(letter(n)).await.unwrap(), Deposited::Stored(_)));
 }
 
 async fn drain(store: Shared, n: u32, counted: Arc<AtomicU32>) {
