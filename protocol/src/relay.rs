@@ -5,7 +5,7 @@ mod items;
 mod token;
 
 pub use deposit::{Deposit, DepositError, MAX_DEPOSIT_ID_BYTES, asked_wait_secs, deposit_id, deposit_payload};
-pub use items::{BadItem, Batch, Item};
+pub use items::{BadItem, Batch, Item, ReadBatchError};
 pub use token::{Epoch, MINUTE_TOLERANCE, listen_payload, listen_token, minute_of, verify_token};
 
 /// Longest wait of a poll and of a synchronous call, in seconds (9.2, 9.3).

@@ -42,8 +42,22 @@ pub struct Batch {
     pub more: bool,
 }
 
+/// Why an answer to a poll is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadBatchError {
+    /// It is no JSON.
+    #[error("the answer to a poll is no JSON")]
+    Json(#[from] ParseError),
+    /// It is no object with a list of items.
+    #[error("the answer to a poll has no list `items`")]
+    NoItems,
+}
+
 /// Bytes of a qid, of an id and of a DID that are read.
 const MAX_WORD_BYTES: usize = 512;
+/// Items of one answer that are read. Relays give 100; what lies behind these comes again.
+const MAX_ITEMS: usize = 1_000;
 
 impl Item {
     /// As it is written.
@@ -90,15 +104,15 @@ impl Item {
 }
 
 impl Batch {
-    /// Reads the answer to a poll.
+    /// Reads the answer to a poll; of more than 1,000 items the first 1,000.
     ///
     /// # Errors
-    /// When it is no JSON; an object without `items` is an empty batch.
-    pub fn read(body: &[u8]) -> Result<Batch, ParseError> {
+    /// When it is no JSON, or has no list of items: whatever that is, it does not say that the mailbox is empty.
+    pub fn read(body: &[u8]) -> Result<Batch, ReadBatchError> {
         let body = json::parse(body)?;
-        let items = body.member("items").and_then(Value::as_array).unwrap_or_default();
+        let items = body.member("items").and_then(Value::as_array).ok_or(ReadBatchError::NoItems)?;
         Ok(Batch {
-            items: items.iter().map(Item::from_value).collect(),
+            items: items.iter().take(MAX_ITEMS).map(Item::from_value).collect(),
             more: body.member("more").and_then(Value::as_bool).unwrap_or(false),
         })
     }
@@ -140,9 +154,25 @@ mod tests {
         assert!(qids[2].is_err() && qids[3].is_err());
         assert_eq!(qids[4], Ok("3"));
         assert!(!batch.more);
-        assert_eq!(Batch::read(b"{}"), Ok(Batch::default()));
-        assert!(Batch::read(b"").is_err());
     }
+
+    #[test]
+    fn what_does_not_list_items_is_no_empty_mailbox() {
+        assert_eq!(Batch::read(br#"{"items":[]}"#), Ok(Batch::default()));
+        for body in ["{}", "[]", "7", "null", r#"{"items":null}"#, r#"{"items":{}}"#, r#"{"error":"no"}"#] {
+            assert_eq!(Batch::read(body.as_bytes()), Err(ReadBatchError::NoItems), "{body}");
+        }
+        for body in ["", "<html>", "{\"items\":["] {
+            assert!(matches!(Batch::read(body.as_bytes()), Err(ReadBatchError::Json(_))), "{body}");
+        }
+    }
+
+    #[test]
+    fn no_answer_has_more_items_than_are_sane() {
+        let body = format!(r#"{{"items":[{}7]}}"#, "7,".repeat(MAX_ITEMS));
+        assert_eq!(Batch::read(body.as_bytes()).unwrap().items.len(), MAX_ITEMS);
+    }
+
     #[test]
     fn words_of_no_sane_length_are_no_words() {
         let long = "7".repeat(MAX_WORD_BYTES + 1);

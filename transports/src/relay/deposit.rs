@@ -45,7 +45,11 @@ pub(super) async fn deliver(
         return Ok(delivery);
     }
     let answer = post(transport, mailbox, "send", deposit.to_json(), ANSWER_TIMEOUT).await?;
-    read_answer(transport, mailbox, &deposit.id, &answer)
+    let answer = read_answer(mailbox, &answer)?;
+    if !is_queued(&answer) {
+        return Err(useless(&mailbox.relay, "it does not say that it queued the letter"));
+    }
+    Ok(queued(mailbox, &deposit.id))
 }
 
 /// Deposits and waits for an answer. `None`: nobody was to wait, or a relay did not keep to the time, and does or does not
@@ -67,11 +71,20 @@ async fn call(
         Err(_) | Ok(Err(TransportError::Timeout { .. } | TransportError::Closed { .. })) => return Ok(None),
         Ok(answer) => answer?,
     };
-    match read_answer(transport, mailbox, &deposit.id, &answer) {
+    let answer = match read_answer(mailbox, &answer) {
         // A relay without synchronous calls.
-        Err(TransportError::RelayRefused { status: 404 | 405, .. }) => Ok(None),
-        delivery => delivery.map(Some),
+        Err(TransportError::RelayRefused { status: 404 | 405, .. }) => return Ok(None),
+        answer => answer?,
+    };
+    let reply = answer.member("reply").and_then(Value::as_str);
+    if let Some(opened) = reply.and_then(|reply| transport.keyring.sealing().open(&mailbox.enc_pub, reply, b"").ok()) {
+        return Ok(Some(Delivery::Answered(Bytes::from(opened))));
     }
+    // A reply that does not open proves nothing, not even that somebody read the letter; but the relay has it.
+    if reply.is_none() && !is_queued(&answer) {
+        return Err(useless(&mailbox.relay, "it does not say that it queued the letter"));
+    }
+    Ok(Some(queued(mailbox, &deposit.id)))
 }
 
 async fn post(
@@ -105,26 +118,21 @@ fn seal(transport: &RelayTransport, to: &MailboxAddress, request: &[u8]) -> Resu
     }
 }
 
-fn read_answer(
-    transport: &RelayTransport,
-    mailbox: &MailboxAddress,
-    deposit_id: &str,
-    answer: &Fetched,
-) -> Result<Delivery, TransportError> {
+/// The object that a relay answers a deposit with.
+fn read_answer(mailbox: &MailboxAddress, answer: &Fetched) -> Result<Value, TransportError> {
     if answer.status != 200 {
         return Err(refusal(&mailbox.relay, answer));
     }
-    let body = json::parse(&answer.body).map_err(|_| useless(&mailbox.relay, "its answer to a letter is not JSON"))?;
-    let reply = body.member("reply").and_then(Value::as_str);
-    let is_queued = body.member("queued").and_then(Value::as_bool) == Some(true);
-    if let Some(opened) = reply.and_then(|reply| transport.keyring.sealing().open(&mailbox.enc_pub, reply, b"").ok()) {
-        return Ok(Delivery::Answered(Bytes::from(opened)));
-    }
-    // A reply that does not open proves nothing, not even that somebody read the letter; but the relay has it.
-    if reply.is_none() && !is_queued {
-        return Err(useless(&mailbox.relay, "it does not say that it queued the letter"));
-    }
-    Ok(Delivery::Queued(Receipt { relay: mailbox.relay.clone(), deposit_id: deposit_id.to_owned() }))
+    let answer = json::parse(&answer.body).ok().filter(|answer| answer.as_object().is_some());
+    answer.ok_or_else(|| useless(&mailbox.relay, "its answer to a letter is no JSON object"))
+}
+
+fn is_queued(answer: &Value) -> bool {
+    answer.member("queued").and_then(Value::as_bool) == Some(true)
+}
+
+fn queued(mailbox: &MailboxAddress, deposit_id: &str) -> Delivery {
+    Delivery::Queued(Receipt { relay: mailbox.relay.clone(), deposit_id: deposit_id.to_owned() })
 }
 
 fn random_id() -> String {

@@ -53,12 +53,19 @@ impl Relay<'_> {
     /// Publishes a signed card envelope. `false`: the relay holds one that is as new or newer.
     ///
     /// # Errors
-    /// [`TransportError::RelayRefused`], with 413 for an envelope of more than 64 KiB, and whatever ends a call.
+    /// [`TransportError::RelayRefused`], with 413 for an envelope of more than 64 KiB, [`TransportError::NotARelay`] when
+    /// what comes says nothing of the kind, and whatever ends a call.
     pub async fn publish_card(&self, http: &HttpTransport, envelope: &Value) -> Result<bool, TransportError> {
         let answer = self.post(http, "card", envelope).await?;
         match answer.status {
-            200 => Ok(true),
-            409 => Ok(false),
+            200 => {
+                let what = "it does not say that it took a card";
+                let said = self.object(&answer, what)?;
+                let is_refused =
+                    said.member("error").is_some() || said.member("ok").and_then(Value::as_bool) == Some(false);
+                if is_refused { Err(useless(self.base, what)) } else { Ok(true) }
+            }
+            409 => self.object(&answer, "it does not say why it did not take a card").map(|_| false),
             _ => Err(refusal(self.base, &answer)),
         }
     }

@@ -60,12 +60,14 @@ pub(super) struct Listener {
     backoff: Backoff,
     /// Letters came on this connection that were not in hand.
     has_news: bool,
+    /// The owner knows that the relay sends what is larger than any letter; a relay could fill a log with it.
+    has_warned: bool,
 }
 
 impl Listener {
     pub(super) fn new(mailbox: Arc<Mailbox>, times: RelayTimes, watcher: Option<Watcher>, feed: Feed) -> Listener {
         let backoff = Backoff::new(times.min_pause, times.max_pause);
-        Listener { mailbox, watcher, times, feed, backoff, has_news: false }
+        Listener { mailbox, watcher, times, feed, backoff, has_news: false, has_warned: false }
     }
 
     /// Fetches until dropped.
@@ -162,11 +164,13 @@ impl Listener {
     }
 
     /// The letters of a piece of the stream, and whether it ends there.
-    fn read_events(&self, parser: &mut Parser) -> (Vec<Result<Item, BadItem>>, Option<End>) {
+    fn read_events(&mut self, parser: &mut Parser) -> (Vec<Result<Item, BadItem>>, Option<End>) {
         let mut letters = Vec::new();
         while let Some(event) = parser.event() {
             let Event::Message { name, data } = event else {
-                tracing::warn!(relay = self.mailbox.relay(), "the relay sent something larger than any letter");
+                if !std::mem::replace(&mut self.has_warned, true) {
+                    tracing::warn!(relay = self.mailbox.relay(), "the relay sends what is larger than any letter");
+                }
                 continue;
             };
             match name.as_str() {

@@ -79,10 +79,16 @@ impl Mailbox {
         }
     }
 
-    /// Tells the relay that these letters are on disk here.
+    /// Tells the relay that these letters are on disk here. It has heard when it says how many it knew; those that it did
+    /// not know are gone, too.
     pub(super) async fn ack(&self, qids: &[String]) -> Result<(), TransportError> {
         let qids: Vec<Value> = qids.iter().map(|qid| qid.as_str().into()).collect();
-        self.post("ack", [("qids", Value::Array(qids))]).await.map(drop)
+        let answer = self.post("ack", [("qids", Value::Array(qids))]).await?;
+        let acked = json::parse(&answer.body).ok().and_then(|answer| answer.member("acked")?.as_i64());
+        match acked {
+            Some(0..) => Ok(()),
+            _ => Err(useless(self.relay(), "it does not say how many letters were acknowledged")),
+        }
     }
 
     /// Answers whoever waits for the answer to a letter. `false`: nobody does any more.
@@ -171,9 +177,7 @@ impl Mailbox {
     }
 
     async fn batch(&self, opened: Opened) -> Result<Batch, TransportError> {
-        let is_json = opened.is_of_type("application/json");
         let answer = opened.read(MAX_BATCH_BYTES, BATCH_TIMEOUT).await?;
-        let batch = Batch::read(&answer.body).ok().filter(|_| is_json);
-        batch.ok_or_else(|| useless(self.relay(), "letters come as JSON or as an event stream"))
+        Batch::read(&answer.body).map_err(|_| useless(self.relay(), "its answer to a listener does not list letters"))
     }
 }

@@ -106,6 +106,8 @@ pub(super) struct Session {
     is_closing: bool,
     /// Why the session cannot go on.
     failure: Option<TransportError>,
+    /// The owner knows that the relay hands out what is no item; a relay could fill a log with it.
+    has_warned: bool,
 }
 
 impl Session {
@@ -133,6 +135,7 @@ impl Session {
             progress: watch::Sender::new(Progress::default()),
             is_closing: false,
             failure: None,
+            has_warned: false,
         }
     }
 
@@ -237,7 +240,11 @@ impl Session {
         for item in fetched.items {
             match Letter::of(item) {
                 Some(letter) => new += usize::from(self.lanes.take(letter)),
-                None => tracing::warn!(relay = self.mailbox.relay(), "an item of the relay has no number"),
+                None if self.has_warned => {}
+                None => {
+                    self.has_warned = true;
+                    tracing::warn!(relay = self.mailbox.relay(), "the relay hands out items without a number");
+                }
             }
         }
         // A source that does not listen any more was dropped.
@@ -300,11 +307,18 @@ impl Session {
             }
             Err(error) => {
                 let pause = self.ack_backoff.pause(random_u32(), error.retry_after());
-                let gives_up =
-                    self.is_closing && (self.ack_backoff.failures() >= MAX_LAST_ACKS || pause > MAX_LAST_PAUSE);
+                // Who drains wants to come to an end, and is not to wait for a relay that takes no acknowledgements.
+                let is_ending = self.is_closing || self.mode == Mode::Drain;
+                let gives_up = is_ending && (self.ack_backoff.failures() >= MAX_LAST_ACKS || pause > MAX_LAST_PAUSE);
                 tracing::debug!(%error, ?pause, gives_up, letters = batch.len(), "letters are not acknowledged");
-                if gives_up {
+                if gives_up && self.is_closing {
+                    let relay = self.mailbox.relay();
+                    tracing::warn!(relay, %error, "letters that are here are not acknowledged; they will come again");
                     self.acks = Acks::default();
+                } else if gives_up {
+                    // Nothing gets out of hand any more, so there is no use in fetching.
+                    self.acks.failed(batch, Instant::now(), Instant::now());
+                    self.fail(error);
                 } else {
                     self.acks.failed(batch, Instant::now(), Instant::now() + pause);
                 }

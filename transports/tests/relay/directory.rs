@@ -34,6 +34,11 @@ async fn a_card_is_published_and_found() {
     assert_eq!(at(&relay).card(&http, &did(2)).await.unwrap(), Some(envelope()));
     relay.script("/card", [json_answer(409, r#"{"error":{"message":"older","data":{"ts":9}}}"#)]);
     assert!(!at(&relay).publish_card(&http, &envelope()).await.unwrap());
+    for body in ["<html>", "", "[]", r#"{"ok":false}"#, r#"{"error":"later"}"#] {
+        relay.script("/card", [json_answer(200, body)]);
+        let error = at(&relay).publish_card(&http, &envelope()).await.unwrap_err();
+        assert!(matches!(error, TransportError::NotARelay { .. }), "{body}: {error:?}");
+    }
     relay.script("/card", [json_answer(403, r#"{"error":"not yours"}"#)]);
     let error = at(&relay).publish_card(&http, &envelope()).await.unwrap_err();
     assert!(matches!(error, TransportError::RelayRefused { status: 403, .. }), "{error:?}");

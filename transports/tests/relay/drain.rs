@@ -6,7 +6,7 @@ use std::{
 
 use muretai_protocol::relay::Item;
 use muretai_transports::{
-    Transport as _, TransportError,
+    Service, Transport as _, TransportError,
     relay::{Drained, ListenEvent, RelayTransport, Watcher},
 };
 
@@ -99,7 +99,7 @@ async fn who_waits_gets_the_next_letters_and_no_more() {
 async fn nothing_comes_and_the_wait_ends() {
     let relay = FakeRelay::start().await;
     // It says at once that there is nothing, whatever it was asked.
-    relay.script("/listen", vec![json_answer(200, "{}"); 1_000]);
+    relay.script("/listen", vec![json_answer(200, r#"{"items":[]}"#); 1_000]);
     let drained = at(&relay).drain_waiting(Arc::new(inbox()), Duration::from_millis(20)).await.unwrap();
     assert_eq!(drained, Drained::default());
 }
@@ -123,6 +123,47 @@ async fn acknowledgements_that_fail_do_not_undo_what_was_taken() {
     relay.store(&did(2), item(1, 2, "hello"));
     assert_eq!(at(&relay).drain(Arc::new(inbox())).await.unwrap(), handled(1));
     assert_eq!(relay.letters(), 1);
+}
+
+/// What stands in a network that wants somebody to log in, for every path.
+const PORTAL: &str = "<html><title>Welcome</title>Please accept our terms.</html>";
+
+#[tokio::test]
+async fn a_portal_that_says_yes_to_everything_empties_no_mailbox_and_acknowledges_nothing() {
+    for body in [PORTAL, "", "{}", "[]", r#"{"items":{}}"#, r#"{"ok":true}"#] {
+        let relay = FakeRelay::start().await;
+        relay.store(&did(2), item(1, 2, "hello"));
+        relay.script("/listen", [json_answer(200, body)]);
+        let error = at(&relay).drain(Arc::new(inbox())).await.unwrap_err();
+        assert!(matches!(error, TransportError::NotARelay { .. }), "{body}: {error:?}");
+        assert_eq!(relay.letters(), 1);
+    }
+    for body in [PORTAL, "", "{}", "7", r#"{"acked":true}"#, r#"{"acked":-1}"#] {
+        let relay = FakeRelay::start().await;
+        relay.store(&did(2), item(1, 2, "hello"));
+        // Twice in its place, then the relay again.
+        relay.script("/ack", vec![json_answer(200, body); 2]);
+        assert_eq!(at(&relay).drain(Arc::new(inbox())).await.unwrap(), handled(1));
+        assert_eq!((relay.letters(), relay.requests("/ack").len()), (0, 3), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_relay_that_takes_no_acknowledgement_is_left_with_what_it_has() {
+    for (repeats, letters) in [(true, 1), (true, 3_000), (false, 3_000)] {
+        let relay = FakeRelay::start().await;
+        relay.state().repeats = repeats;
+        relay.script("/ack", vec![json_answer(200, PORTAL); 1_000]);
+        for n in 0..letters {
+            relay.store(&did(2), item(1, 2, &n.to_string()));
+        }
+        let south = Arc::new(inbox());
+        let error = at(&relay).drain(Arc::clone(&south) as Arc<dyn Service>).await.unwrap_err();
+        assert!(matches!(error, TransportError::NotARelay { .. }), "{error:?}");
+        assert!(!south.heard().letters.is_empty());
+        assert_eq!(relay.letters(), letters);
+        assert!(relay.requests("/ack").len() < 20);
+    }
 }
 
 #[tokio::test]
