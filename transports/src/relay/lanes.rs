@@ -12,8 +12,9 @@ use std::{
 use muretai_protocol::relay::{BadItem, Item};
 use tokio::time::Instant;
 
-/// Senders whose letters are handled at once.
-const MAX_RUNNING: usize = 16;
+/// Senders whose letters are handled at once. A slow responder holds a place for as long as it takes, so there are many;
+/// what they cost in memory is bounded by the bytes in hand.
+const MAX_RUNNING: usize = 64;
 /// Letters in hand; nothing is fetched while there are so many. More than one sender may have in a mailbox, so that none
 /// stands in the way of the others.
 const MAX_IN_HAND: usize = 512;

@@ -50,15 +50,15 @@ fn one_sender_one_after_the_other_and_different_senders_side_by_side() {
 }
 
 #[test]
-fn sixteen_at_once() {
+fn so_many_senders_at_once_and_then_who_came_first() {
     let mut lanes = Lanes::default();
-    for n in 0..20 {
+    for n in 0..MAX_RUNNING + 4 {
         lanes.take(letter(&n.to_string(), &format!("sender {n}")));
     }
     let started = start(&mut lanes);
     assert_eq!(started.len(), MAX_RUNNING);
     lanes.handled(&started[3].1);
-    assert_eq!(qids(&start(&mut lanes)), ["16"]);
+    assert_eq!(qids(&start(&mut lanes)), [MAX_RUNNING.to_string()]);
 }
 
 #[test]
