@@ -222,7 +222,8 @@ impl Store {
         self.read(|conn| Box::pin(async move { rows::reply_to(conn, &peer, &message_id).await })).await
     }
 
-    /// Notes a letter that was refused. The newest 1,000 are kept, and of each text the first 1,024 bytes.
+    /// Notes a letter that was refused. The newest 500 of contacts and the newest 500 of everybody else are kept, and of
+    /// each text the first 1,024 bytes.
     pub async fn add_rejected(&self, letter: &RejectedLetter) -> Result<(), StoreError> {
         let letter = letter.clone();
         self.write(move |conn| Box::pin(async move { rejected::insert(conn, &letter).await })).await

@@ -418,7 +418,7 @@ async fn refused_letters_are_kept_and_bounded() {
         code: (n == 1).then_some(-32001),
         bytes: n,
     };
-    for n in 0..1_005 {
+    for n in 0..505 {
         store.add_rejected(&letter(n)).await.unwrap();
         if n == 2 {
             let kept = store.rejected(2).await.unwrap();
@@ -426,8 +426,39 @@ async fn refused_letters_are_kept_and_bounded() {
         }
     }
     let kept = store.rejected(u32::MAX).await.unwrap();
-    assert_eq!((kept.len(), kept[0].id.as_str(), kept[999].id.as_str()), (1_000, "d5", "d1004"));
-    assert_eq!(store.rejected(1).await.unwrap()[0].id, "d1004");
+    assert_eq!((kept.len(), kept[0].id.as_str(), kept[499].id.as_str()), (500, "d5", "d504"));
+    assert_eq!(store.rejected(1).await.unwrap()[0].id, "d504");
+}
+
+#[tokio::test]
+async fn what_strangers_have_refused_pushes_out_nothing_of_contacts() {
+    let (_folder, store) = fresh().await;
+    connect(&store, &did(1), "north").await;
+    let letter = |from: String, n: u64| RejectedLetter {
+        received: NOW,
+        relay: RELAY.to_owned(),
+        from,
+        id: format!("d{n}"),
+        reason: "does not open".to_owned(),
+        code: None,
+        bytes: n,
+    };
+    for n in 0..3 {
+        store.add_rejected(&letter(did(1).to_string(), n)).await.unwrap();
+    }
+    for n in 3..600 {
+        store.add_rejected(&letter(format!("stranger {n}"), n)).await.unwrap();
+    }
+    let ids = async || -> Vec<String> {
+        store.rejected(u32::MAX).await.unwrap().into_iter().map(|letter| letter.id).collect()
+    };
+    let kept = ids().await;
+    assert_eq!((kept.len(), &kept[..4]), (503, &["d0", "d1", "d2", "d100"].map(str::to_owned)[..]));
+    for n in 600..1_200 {
+        store.add_rejected(&letter(did(1).to_string(), n)).await.unwrap();
+    }
+    let kept = ids().await;
+    assert_eq!((kept.len(), kept[0].as_str(), kept[499].as_str(), kept[500].as_str()), (1_000, "d100", "d599", "d700"));
 }
 
 #[tokio::test]

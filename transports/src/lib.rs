@@ -192,6 +192,10 @@ pub trait Service: Send + Sync {
         let _ = letter;
         true
     }
+    /// Takes note that who asked by [`Way::RelayCall`] has the answer, as far as the relay tells. The request is done.
+    async fn heard(&self, postmark: &Postmark, request: &Bytes, answer: &Bytes) {
+        let _ = (postmark, request, answer);
+    }
     /// Takes note that nobody heard the answer to a request that came as [`Way::RelayCall`]: who asked has
     /// gone. `true`: what the request did is done, and its answer travels as a letter of its own. `false`: nothing was
     /// done; the request is to be brought again as a letter.

@@ -1,11 +1,5 @@
 //! What an agent offers to every transport that listens for it: one call, and a few documents.
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -45,6 +39,7 @@ mod letters;
 mod log;
 mod rates;
 mod stale_keys;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod unheard;
@@ -55,6 +50,7 @@ use documents::Documents;
 use letters::Reposted;
 use rates::Rates;
 use stale_keys::StaleKeys;
+use tally::{Counted, Tally};
 use unopened::Throttle;
 
 /// How an agent receives.
@@ -98,10 +94,7 @@ struct Inner {
     /// When this receiver began.
     began: UnixSeconds,
     reposted: Reposted,
-    /// Letters that were taken, for good or for bad.
-    letters: AtomicU64,
-    /// Of these, letters that were refused or did not open.
-    rejected: AtomicU64,
+    tally: Tally,
 }
 
 impl Receiver {
@@ -127,8 +120,7 @@ impl Receiver {
             told: Throttle::default(),
             began: crate::agent::now(),
             reposted: Reposted::default(),
-            letters: AtomicU64::new(0),
-            rejected: AtomicU64::new(0),
+            tally: Tally::default(),
             agent: agent.clone(),
         };
         Receiver { inner: Arc::new(inner) }
@@ -147,12 +139,18 @@ impl Receiver {
 
     /// Letters so far that were taken, for good or for bad.
     pub fn letters(&self) -> u64 {
-        self.inner.letters.load(Ordering::Relaxed)
+        self.inner.tally.all().letters
     }
 
     /// Of these, letters that were refused or did not open.
     pub fn rejected(&self) -> u64 {
-        self.inner.rejected.load(Ordering::Relaxed)
+        self.inner.tally.all().rejected
+    }
+
+    /// The same two numbers for one relay.
+    pub(crate) fn letters_of(&self, relay: &str) -> (u64, u64) {
+        let Counted { letters, rejected } = self.inner.tally.of(relay);
+        (letters, rejected)
     }
 
     /// Says where this agent's mail is fetched from now on, for its card.
@@ -356,10 +354,6 @@ impl Receiver {
         Outcome { status: 200, body: answer_body(&id, &result) }
     }
 
-    fn count_letter(&self, is_taken: bool) {
-        self.inner.letters.fetch_add(u64::from(is_taken), Ordering::Relaxed);
-    }
-
     /// What a method has at hand.
     async fn desk(&self, now: UnixSeconds) -> Result<Desk<'_>, Refusal> {
         let Inner { agent, url, gate, errands, .. } = &*self.inner;
@@ -397,7 +391,9 @@ impl Service for Receiver {
             Way::RelayCall => self.take_call(body, a2a_version.as_deref(), remote, true).await,
             Way::Mailbox(postmark) => {
                 let outcome = self.take_letter(&body, a2a_version.as_deref(), &postmark).await;
-                self.count_letter(outcome.status == 200);
+                if outcome.status == 200 {
+                    self.inner.tally.letter(&postmark.relay);
+                }
                 outcome
             }
         }
@@ -405,8 +401,14 @@ impl Service for Receiver {
 
     async fn unopened(&self, letter: Unopened) -> bool {
         let is_taken = self.note_unopened(&letter).await;
-        self.count_letter(is_taken);
+        if is_taken {
+            self.inner.tally.letter(&letter.postmark.relay);
+        }
         is_taken
+    }
+
+    async fn heard(&self, postmark: &Postmark, request: &Bytes, answer: &Bytes) {
+        self.note_heard(postmark, request, answer).await;
     }
 
     async fn unheard(&self, postmark: &Postmark, answer: Bytes) -> bool {

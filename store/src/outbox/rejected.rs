@@ -4,8 +4,9 @@ use sqlx::{Row, SqliteConnection, query};
 
 use crate::{StoreError, outbox::RejectedLetter};
 
-/// Letters that are kept.
-const MAX_LETTERS: i64 = 1_000;
+/// Letters of contacts that are kept, and as many of everybody else: who is a stranger, or pretends to be many, pushes out
+/// nothing that the owner wants to see.
+const MAX_LETTERS: i64 = 500;
 /// Bytes of each text that are kept: all of them are somebody else's words.
 const MAX_TEXT_BYTES: usize = 1_024;
 
@@ -21,10 +22,22 @@ pub(super) async fn insert(conn: &mut SqliteConnection, letter: &RejectedLetter)
         .bind(cut(&letter.reason))
         .execute(&mut *conn)
         .await?;
-    query("DELETE FROM rejected WHERE id <= (SELECT max(id) FROM rejected) - ?")
-        .bind(MAX_LETTERS)
-        .execute(conn)
-        .await?;
+    query(
+        "WITH kinds AS (
+            SELECT id, sender, EXISTS (
+                SELECT 1 FROM peers JOIN contacts ON contacts.peer = peers.id
+                WHERE peers.address = rejected.sender AND contacts.is_blocked = 0
+            ) AS is_contact FROM rejected
+        )
+        DELETE FROM rejected WHERE id IN (
+            SELECT id FROM kinds WHERE is_contact = (SELECT is_contact FROM kinds WHERE sender = ? LIMIT 1)
+            ORDER BY id DESC LIMIT -1 OFFSET ?
+        )",
+    )
+    .bind(cut(&letter.from))
+    .bind(MAX_LETTERS)
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

@@ -84,7 +84,12 @@ impl Opener {
             }),
             Err(_) => false,
         };
-        if is_heard || self.service.unheard(&self.postmark(item, Some(enc_pub.clone())), answer).await {
+        let postmark = self.postmark(item, Some(enc_pub.clone()));
+        if is_heard {
+            self.service.heard(&postmark, &body, &answer).await;
+            return Fate::Taken;
+        }
+        if self.service.unheard(&postmark, answer).await {
             return Fate::Taken;
         }
         // What was refused to somebody who waited may be good as a letter, and a refusal has to be told.

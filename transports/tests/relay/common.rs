@@ -138,6 +138,8 @@ pub(crate) struct Heard {
     pub(crate) letters: Vec<(String, Way)>,
     pub(crate) unopened: Vec<Unopened>,
     pub(crate) unheard: Vec<(Postmark, Bytes)>,
+    /// Answers that somebody heard.
+    pub(crate) answered: Vec<Bytes>,
     /// Calls that were answered "not now".
     pub(crate) refused: Vec<String>,
 }
@@ -218,6 +220,10 @@ impl Service for Inbox {
         }
         self.heard.send_modify(|heard| heard.unopened.push(letter));
         true
+    }
+
+    async fn heard(&self, _: &Postmark, _: &Bytes, answer: &Bytes) {
+        self.heard.send_modify(|heard| heard.answered.push(answer.clone()));
     }
 
     async fn unheard(&self, postmark: &Postmark, answer: Bytes) -> bool {

@@ -133,18 +133,19 @@ async fn a_relay_that_does_not_keep_to_the_time_still_gets_the_letter() {
 #[tokio::test]
 async fn an_answer_whose_asker_has_gone_is_not_lost() {
     let relay = FakeRelay::start().await;
-    relay.script("/reply", [json_answer(200, r#"{"delivered":false}"#), Script::Cut]);
+    relay.script("/reply", [json_answer(200, r#"{"delivered":false}"#), json_answer(200, "<html>"), Script::Cut]);
     let south = listen_with(transport(2), place(&relay, 1), inbox());
-    for text in ["first", "second"] {
+    for text in ["first", "second", "third"] {
         let mut item = crate::common::item(1, 2, text);
         item.waits = true;
         relay.store(&did(2), item);
     }
-    let heard = south.inbox.until(|heard| heard.unheard.len() == 2).await;
+    let heard = south.inbox.until(|heard| heard.unheard.len() == 3).await;
     let answers: Vec<_> = heard.unheard.iter().map(|(_, answer)| &answer[..]).collect();
-    assert_eq!(answers, [&b"re: first"[..], b"re: second"]);
+    assert_eq!(answers, [&b"re: first"[..], b"re: second", b"re: third"]);
+    assert!(heard.answered.is_empty(), "whoever answers for the relay has not heard it");
     assert_eq!(heard.unheard[0].0.enc_pub, Some(enc_pub(1)));
-    relay.until(|state| state.acked.len() == 2).await;
+    relay.until(|state| state.acked.len() == 3).await;
 }
 
 #[tokio::test]
@@ -192,7 +193,9 @@ async fn refusals_are_told_in_the_relays_words() {
 #[tokio::test]
 async fn what_is_no_relay_takes_no_letters() {
     let relay = FakeRelay::start().await;
-    for body in [r#"{"ok":true}"#, r#"{"queued":"true"}"#, "[]", "<html>", "", r#"{"queued":false}"#] {
+    for body in
+        [r#"{"ok":true}"#, r#"{"queued":"true"}"#, "[]", "<html>", "", r#"{"queued":false}"#, r#"{"reply":"AAAA"}"#]
+    {
         relay.script("/send", [json_answer(200, body)]);
         let error = deliver(&transport(1), &peer(2, &relay), request("m1")).await.unwrap_err();
         assert!(matches!(error, TransportError::NotARelay { .. }), "{body}: {error:?}");

@@ -118,7 +118,46 @@ impl Receiver {
     ) -> Result<(), StoreError> {
         let agent = &self.inner.agent;
         let proven = proven(body, agent.did(), now);
-        let (from, id) = match &proven {
+        self.file_refusal(body, proven.as_ref(), postmark, (refusal.code.number(), words(refusal)), now).await?;
+        if let Some(Proven { verified, is_claim: false }) = proven {
+            let back = ReturnAddress::of(verified.message(), postmark);
+            tell(agent, &verified, refusal, &back).await.inspect_err(not_kept)?;
+        }
+        self.inner.tally.rejected(&postmark.relay);
+        Ok(())
+    }
+
+    /// Keeps the refusal of a call for the owner, whose relay tells that it was heard. One that only asks for patience, and
+    /// one of what was handled before, says nothing about the request; who called comes again, or has its answer.
+    pub(super) async fn note_heard(&self, postmark: &Postmark, request: &Bytes, answer: &Bytes) {
+        let Ok(answer) = json::parse(answer) else { return };
+        let Some(error) = answer.member("error") else { return };
+        let code = error.member("code").and_then(Value::as_i64).unwrap_or_default();
+        let data = |name: &str| error.member("data").and_then(|data| data.member(name));
+        let is_passing = code == Code::Internal.number() || code == Code::RateLimited.number();
+        if is_passing
+            || data("duplicate").is_some()
+            || data("detail").and_then(Value::as_str) == say::in_hand().detail()
+        {
+            return;
+        }
+        let said = data("detail").or_else(|| error.member("message")).and_then(Value::as_str).unwrap_or_default();
+        let now = crate::agent::now();
+        let proven = proven(request, self.inner.agent.did(), now);
+        // A failure is in the log; the caller has its answer, and nobody is to ask again.
+        let _ = self.file_refusal(request, proven.as_ref(), postmark, (code, said), now).await;
+    }
+
+    /// Writes down what was refused and why.
+    async fn file_refusal(
+        &self,
+        body: &[u8],
+        proven: Option<&Proven>,
+        postmark: &Postmark,
+        (code, words): (i64, &str),
+        now: UnixSeconds,
+    ) -> Result<(), StoreError> {
+        let (from, id) = match proven {
             Some(Proven { verified, .. }) => (verified.from().as_str(), verified.message().message_id.as_str()),
             None => (postmark.from.as_str(), postmark.id.as_str()),
         };
@@ -127,17 +166,11 @@ impl Receiver {
             relay: postmark.relay.clone(),
             from: text::one_line(from, MAX_SHOWN_CHARS),
             id: text::one_line(id, MAX_SHOWN_CHARS),
-            reason: words(refusal).to_owned(),
-            code: Some(refusal.code.number()),
+            reason: words.to_owned(),
+            code: Some(code),
             bytes: body.len() as u64,
         };
-        agent.store().add_rejected(&letter).await.inspect_err(not_kept)?;
-        if let Some(Proven { verified, is_claim: false }) = proven {
-            let back = ReturnAddress::of(verified.message(), postmark);
-            tell(agent, &verified, refusal, &back).await.inspect_err(not_kept)?;
-        }
-        self.inner.rejected.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(())
+        self.inner.agent.store().add_rejected(&letter).await.inspect_err(not_kept)
     }
 }
 

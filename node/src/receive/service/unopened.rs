@@ -2,7 +2,7 @@
 //! each is noted and done with; a contact is told, because its key or ours may have changed.
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError, atomic::Ordering},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -61,7 +61,7 @@ impl Receiver {
         let kept = self.keep_unopened(postmark, *reason, *bytes).await;
         match kept {
             Ok(()) => {
-                self.inner.rejected.fetch_add(1, Ordering::Relaxed);
+                self.inner.tally.rejected(&postmark.relay);
                 true
             }
             Err(error) => {

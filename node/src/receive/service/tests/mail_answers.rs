@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 use async_trait::async_trait;
 use muretai_plugins::{ContactState, Response, SkillInfo, Skills};
 use muretai_protocol::{
-    MessageId, json,
+    MessageId, UnixSeconds, json,
     json::Value,
     message::{self, Draft, Role, Verified},
     sign::SigningKey,
@@ -13,7 +13,7 @@ use muretai_store::{messages::OutStatus, outbox::OutboxRow};
 use muretai_transports::Service;
 
 use super::super::{Receiver, ReceiverOptions};
-use crate::{Agent, receive::testing::*};
+use crate::{Agent, agent::now, receive::testing::*};
 
 /// Answers everything.
 struct Talker;
@@ -158,6 +158,35 @@ async fn a_reply_that_nobody_heard_goes_out_as_a_letter() {
     let status = world.ask(("trust/status", "trust/status"), &key(1), "3", &[]).await;
     assert!(world.receiver.unheard(&mark, status.to_json().into_bytes().into()).await);
     assert_eq!(world.outbox().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_refused_to_somebody_who_waited_is_shown_to_the_owner_all_the_same() {
+    let world = world(|_| {}).await;
+    world.befriend(&key(1)).await;
+    let call = async |from: u8, id: &str, secs_ago: i64| {
+        let message = message_to(world.agent.did(), &key(from), id, "hello", UnixSeconds(now().0 - secs_ago));
+        let request = request("message/send", message);
+        let answer = world.call(&request).await;
+        let bytes = |value: &Value| value.to_json().into_bytes().into();
+        world.receiver.heard(&postmark(&key(7), "deposit"), &bytes(&request), &bytes(&answer)).await;
+        answer
+    };
+    assert_eq!(code(&call(1, "1", 0).await), 0);
+    assert!(is_duplicate(&call(1, "1", 0).await));
+    assert_eq!(world.rejected().await, [], "what was taken, and what was taken before");
+    let old = call(1, "2", 3_600).await;
+    let stranger = call(2, "3", 0).await;
+    let letters = world.agent.store().rejected(10).await.unwrap();
+    let told: Vec<_> = letters.iter().map(|letter| (letter.from.as_str(), letter.id.as_str(), letter.code)).collect();
+    let (north, other) = (key(1).did().clone(), key(2).did().clone());
+    assert_eq!(
+        told,
+        [(north.as_str(), "2", Some(code(&old))), (other.as_str(), "3", Some(code(&stranger)))],
+        "with the sender that signed, whoever deposited it"
+    );
+    assert!(letters.iter().all(|letter| !letter.reason.is_empty() && letter.relay == RELAY), "{letters:?}");
+    assert_eq!(world.outbox().await, [], "who asked has the answer");
 }
 
 /// One of two agents that answer everything.
