@@ -19,6 +19,7 @@ use super::{
     replay::{Attempt, Claim, Key, ReplayGuard},
     senders::Senders,
 };
+use crate::mail::tail;
 
 /// How long a copy waits for the outcome of the first one. A responder may be slower; the copy is then told so.
 const COPY_PATIENCE: Duration = Duration::from_secs(30);
@@ -85,7 +86,7 @@ impl Passed {
             self.claim.confirm(self.digest);
             return say::duplicate();
         }
-        tracing::warn!(from = %self.verified.from(), "a sender used one message id for two contents");
+        tracing::warn!(from = tail(self.verified.from()), "a sender used one message id for two contents");
         self.claim.conflict();
         say::repeated()
     }
@@ -211,7 +212,7 @@ impl<M: Memory> Ladder<M> {
             Some(verified) if verified.content_digest() == seen => say::duplicate(),
             Some(verified) => {
                 self.guard.count_conflict();
-                tracing::warn!(from = %verified.from(), "a sender used one message id for two contents");
+                tracing::warn!(from = tail(verified.from()), "a sender used one message id for two contents");
                 say::repeated()
             }
             None => say::repeated(),

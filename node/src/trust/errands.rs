@@ -19,6 +19,7 @@ use super::TrustError;
 use crate::{
     Agent,
     agent::{now, random},
+    mail::tail,
 };
 
 mod carry;
@@ -202,20 +203,30 @@ impl Agent {
     async fn carry_out(&self, stored: &StoredErrand, timeout: Duration) -> Result<Carried, StoreError> {
         let (peer, kind) = (&stored.errand.peer, stored.errand.kind.as_str());
         let Some((errand, message_id)) = Errand::from_store(&stored.errand) else {
-            tracing::warn!(%peer, kind, "an errand of another version is left alone");
+            tracing::warn!(peer = tail(peer), kind, "an errand of another version is left alone");
             let next = UnixSeconds(now().0 + LONGEST_PAUSE_SECS);
             self.store().postpone_errand(stored.id, next, "this version cannot read it").await?;
             return Ok(Carried::Elsewhere);
         };
         let carried = self.carry(&errand, peer, message_id, timeout).await?;
         match &carried {
-            Carried::Done | Carried::Elsewhere => tracing::info!(%peer, kind, "an errand is done"),
-            Carried::NoAddress => tracing::info!(%peer, kind, "an errand has nowhere to go"),
+            Carried::Done | Carried::Elsewhere => tracing::info!(peer = tail(peer), kind, "an errand is done"),
+            Carried::NoAddress => tracing::info!(peer = tail(peer), kind, "an errand has nowhere to go"),
             Carried::Refused(error) => {
-                tracing::warn!(%peer, kind, error = error as &dyn std::error::Error, "a peer refused an errand");
+                tracing::warn!(
+                    peer = tail(peer),
+                    kind,
+                    error = error as &dyn std::error::Error,
+                    "a peer refused an errand"
+                );
             }
             Carried::Postponed(error) => {
-                tracing::info!(%peer, kind, error = error as &dyn std::error::Error, "an errand is put off");
+                tracing::info!(
+                    peer = tail(peer),
+                    kind,
+                    error = error as &dyn std::error::Error,
+                    "an errand is put off"
+                );
                 let next = UnixSeconds(now().0 + pause_secs(stored.attempts));
                 self.store().postpone_errand(stored.id, next, &error.to_string()).await?;
                 return Ok(carried);

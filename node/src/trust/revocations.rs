@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::policies::RevocationPolicy;
-use crate::Agent;
+use crate::{Agent, mail::tail};
 
 /// For one question, connecting and all addresses together.
 const BUDGET: Duration = Duration::from_secs(2);
@@ -254,7 +254,7 @@ impl Agent {
                 Err(_) => break,
             };
             if not_before.is_some_and(|newest| list.ts < newest) {
-                tracing::debug!(issuer = %issuer.did, "a revocation list is older than one that was seen");
+                tracing::debug!(issuer = tail(&issuer.did), "a revocation list is older than one that was seen");
                 continue;
             }
             if let Err(error) = self.store().mark_revoked(&issuer.did, &list.revoked, crate::agent::now()).await {
@@ -286,14 +286,22 @@ impl Agent {
             Ok(fetched) => fetched,
             Err(TransportError::TooLarge { .. }) => return Err(TooLarge),
             Err(error) => {
-                tracing::debug!(issuer = %issuer.did, error = &error as &dyn std::error::Error, "no revocation list");
+                tracing::debug!(
+                    issuer = tail(&issuer.did),
+                    error = &error as &dyn std::error::Error,
+                    "no revocation list"
+                );
                 return Ok(None);
             }
         };
         let list = (fetched.status == 200).then(|| json::parse(&fetched.body).ok()).flatten();
         let list = list.and_then(|list| revocations::verify(&list, &issuer.did, crate::agent::now()).ok());
         if list.is_none() {
-            tracing::debug!(issuer = %issuer.did, status = fetched.status, "what was served is no revocation list");
+            tracing::debug!(
+                issuer = tail(&issuer.did),
+                status = fetched.status,
+                "what was served is no revocation list"
+            );
         }
         Ok(list)
     }

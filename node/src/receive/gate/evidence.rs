@@ -15,6 +15,7 @@ use muretai_store::{
 use super::Sender;
 use crate::{
     Agent,
+    mail::tail,
     receive::refusals::{self as say, plain},
     trust::{Policies, revocations::Verdict},
 };
@@ -100,7 +101,11 @@ async fn judge(agent: &Agent, sender: &Sender<'_>, vc: &Value, policies: &Polici
     let introduction = match introduction::verify(vc, &parties, sender.now) {
         Ok(introduction) => introduction,
         Err(error) => {
-            tracing::debug!(from = %sender.did, error = &error as &dyn std::error::Error, "an introduction is bad");
+            tracing::debug!(
+                from = tail(sender.did),
+                error = &error as &dyn std::error::Error,
+                "an introduction is bad"
+            );
             return Ok(Evidence::Bad(invalid(), None));
         }
     };

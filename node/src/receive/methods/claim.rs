@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     Agent,
     invites::{CLAIM_REFUSED, CLAIMED},
+    mail::tail,
     receive::{
         ladder::Passed,
         methods::{internal, params::ClaimParams},
@@ -87,12 +88,12 @@ async fn redeem_and_tell(
     };
     match outcome {
         Ok(ClaimOutcome::Accepted(contact)) => {
-            tracing::info!(from = %contact.did, name = contact.name, "an invite was claimed");
+            tracing::info!(from = tail(&contact.did), name = contact.name, "an invite was claimed");
         }
         Ok(ClaimOutcome::Repeated(_)) => {}
         Ok(ClaimOutcome::Refused(reason)) => {
             // The reason is for the owner: on the wire all of them are one answer.
-            tracing::info!(from = %verified.from(), ?reason, "a claim was refused");
+            tracing::info!(from = tail(verified.from()), ?reason, "a claim was refused");
             return Err(plain(Code::IntroductionInvalid, say::INVITE_INVALID));
         }
         Err(error) => {

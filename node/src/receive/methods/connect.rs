@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     Agent,
+    mail::tail,
     receive::{
         gate::fresh_introduction,
         ladder::Passed,
@@ -74,7 +75,7 @@ pub(crate) async fn request(desk: &Desk<'_>, passed: Passed, params: ConnectPara
         Filed::Pending(_) if is_open => "accepted",
         Filed::Pending(_) => "pending",
         Filed::Connected(contact) => {
-            tracing::info!(from = %contact.did, name = contact.name, "a connection was made");
+            tracing::info!(from = tail(&contact.did), name = contact.name, "a connection was made");
             "accepted"
         }
         Filed::AlreadyConnected(_) => return Err(connected()),
@@ -97,7 +98,7 @@ pub(crate) async fn respond(desk: &Desk<'_>, passed: Passed, params: ConnectAnsw
     let answered = desk.agent.store().settle_connect(&who, decision, &passed.handling()).await;
     let status = match answered.map_err(internal)? {
         Answered::Connected(contact) => {
-            tracing::info!(from = %contact.did, name = contact.name, "a request to connect was accepted");
+            tracing::info!(from = tail(&contact.did), name = contact.name, "a request to connect was accepted");
             "connected"
         }
         Answered::Rejected => "rejected",

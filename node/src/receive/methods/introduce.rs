@@ -15,6 +15,7 @@ use super::{
     params::{IntroduceAnswer, PeerFacts, ProposeParams},
 };
 use crate::{
+    mail::tail,
     receive::{
         gate::facts_of,
         ladder::Passed,
@@ -80,7 +81,7 @@ fn verify(desk: &Desk<'_>, passed: &Passed, params: &ProposeParams) -> Result<In
     let parties = Parties { subject: &params.subject, target: Some(desk.agent.did()) };
     let introduction = introduction::verify(&params.vc, &parties, desk.now).map_err(|error| {
         let from = passed.verified.from();
-        tracing::info!(%from, error = &error as &dyn std::error::Error, "an introduction was refused");
+        tracing::info!(from = tail(from), error = &error as &dyn std::error::Error, "an introduction was refused");
         invalid()
     })?;
     if introduction.issuer != *passed.verified.from() { Err(invalid()) } else { Ok(introduction) }

@@ -22,6 +22,7 @@ use super::{internal, introduce::introduction_row, params::PeerFacts, send::is_n
 use crate::{
     Agent,
     invites::{self, CLAIM_REFUSED, CLAIMED, Settled},
+    mail::tail,
     receive::ladder::Passed,
 };
 
@@ -70,11 +71,11 @@ async fn take_introduction(agent: &Agent, passed: &Passed, now: UnixSeconds) -> 
     let introduction = match introduction::verify(vc, &parties, now) {
         Ok(introduction) if introduction.issuer == *from => introduction,
         Ok(_) => {
-            tracing::info!(%from, "an introduction of another issuer was not kept");
+            tracing::info!(from = tail(from), "an introduction of another issuer was not kept");
             return Ok(());
         }
         Err(error) => {
-            tracing::info!(%from, error = &error as &dyn std::error::Error, "an introduction was not kept");
+            tracing::info!(from = tail(from), error = &error as &dyn std::error::Error, "an introduction was not kept");
             return Ok(());
         }
     };
@@ -89,9 +90,9 @@ async fn take_introduction(agent: &Agent, passed: &Passed, now: UnixSeconds) -> 
         now,
     };
     match agent.store().keep_held(&introduction_row(&introduction, Role::Held, now), &target).await? {
-        Kept::Stored(contact) => tracing::info!(%from, to = contact.name, "an introduction arrived"),
+        Kept::Stored(contact) => tracing::info!(from = tail(from), to = contact.name, "an introduction arrived"),
         Kept::NotNeeded(_) => {}
-        Kept::Refused => tracing::info!(%from, "an introduction was not kept: blocked, or too many"),
+        Kept::Refused => tracing::info!(from = tail(from), "an introduction was not kept: blocked, or too many"),
     }
     Ok(())
 }
@@ -108,10 +109,14 @@ async fn take_revocations(agent: &Agent, passed: &Passed, now: UnixSeconds) -> R
     match revocations::verify(list, from, now) {
         Ok(list) => {
             let changed = agent.learn_revocations(&list, now).await?;
-            tracing::info!(%from, changed, "a list of revocations arrived");
+            tracing::info!(from = tail(from), changed, "a list of revocations arrived");
         }
         Err(error) => {
-            tracing::info!(%from, error = &error as &dyn std::error::Error, "a list of revocations was not taken");
+            tracing::info!(
+                from = tail(from),
+                error = &error as &dyn std::error::Error,
+                "a list of revocations was not taken"
+            );
         }
     }
     Ok(())
