@@ -5,14 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use muretai_protocol::{
-    Did,
-    json::{self, Value},
-    relay::Epoch,
-    sealed::SealingKey,
-    sign::SigningKey,
-    urls,
-};
+use muretai_protocol::{Did, relay::Epoch, sealed::SealingKey, sign::SigningKey, urls};
 use muretai_store::StoreError;
 use muretai_transports::{
     TransportError,
@@ -24,17 +17,13 @@ use crate::Agent;
 
 mod keys;
 mod lock;
+mod mailboxes;
 mod sync;
 mod until;
 
+pub use mailboxes::{Forgotten, RELAYS_SETTING};
 pub use sync::{SyncRequest, Synced};
 
-/// The setting that lists the relays where this agent has a mailbox, as a JSON list of base URLs.
-pub const RELAYS_SETTING: &str = "mail.relays";
-/// The setting that lists those of them that a peer named, and the owner has not.
-const NAMED_BY_PEERS_SETTING: &str = "mail.relays.named-by-peers";
-/// Mailboxes that are remembered.
-const MAX_MAILBOXES: usize = 4;
 /// Letters that were refused, as far as they are counted.
 const MAX_REJECTED: u32 = 1_000;
 
@@ -108,77 +97,6 @@ impl Keyring for Keys {
 }
 
 impl Agent {
-    /// Relays that the owner configured, in order; the first call decides.
-    pub fn configure_relays(&self, relays: Vec<String>) {
-        self.inner.relays.set(relays).ok();
-    }
-
-    /// The relays that may be asked about peers: those that are configured, and those where this agent has a mailbox.
-    pub async fn known_relays(&self) -> Result<Vec<String>, StoreError> {
-        self.mailboxes().await
-    }
-
-    /// The relays where this agent has a mailbox, its own choice first: those that are configured, then those that it has
-    /// used, most recent first.
-    pub async fn mailboxes(&self) -> Result<Vec<String>, StoreError> {
-        let configured = self.inner.relays.get().cloned().unwrap_or_default();
-        let mut all = Vec::new();
-        for relay in
-            configured.into_iter().filter_map(|relay| base(&relay)).chain(self.listed_relays(RELAYS_SETTING).await?)
-        {
-            if !is_among(&all, &relay) {
-                all.push(relay);
-            }
-        }
-        Ok(all)
-    }
-
-    /// Remembers that this agent has a mailbox at a relay that the owner named; most recent first, at most 4. What is no
-    /// relay's address is not.
-    pub async fn remember_mailbox(&self, relay: &str) -> Result<(), StoreError> {
-        let Some(relay) = base(relay) else { return Ok(()) };
-        let mut named = self.listed_relays(NAMED_BY_PEERS_SETTING).await?;
-        if is_among(&named, &relay) {
-            named.retain(|known| !is_among(std::slice::from_ref(known), &relay));
-            self.list_relays(NAMED_BY_PEERS_SETTING, named).await?;
-        }
-        self.put_first(RELAYS_SETTING, relay).await
-    }
-
-    /// The same for a relay that a peer named, and that was dialled as such: it goes on being dialled so, because its name
-    /// may lead elsewhere another day.
-    pub(crate) async fn adopt_mailbox(&self, relay: &str) -> Result<(), StoreError> {
-        let Some(relay) = base(relay) else { return Ok(()) };
-        if is_among(&self.mailboxes().await?, &relay) {
-            return Ok(());
-        }
-        self.put_first(NAMED_BY_PEERS_SETTING, relay.clone()).await?;
-        self.put_first(RELAYS_SETTING, relay).await
-    }
-
-    /// What may be dialled for a relay where this agent has its mailbox.
-    pub(crate) async fn mailbox_policy(&self, relay: &str) -> Result<Policy, StoreError> {
-        let configured = self.inner.relays.get().is_some_and(|relays| is_among(relays, relay));
-        let is_peers = !configured && is_among(&self.listed_relays(NAMED_BY_PEERS_SETTING).await?, relay);
-        Ok(if is_peers { Policy::Peer } else { Policy::Owner })
-    }
-
-    async fn put_first(&self, key: &str, relay: String) -> Result<(), StoreError> {
-        let mut all = self.listed_relays(key).await?;
-        if all.first() == Some(&relay) {
-            return Ok(());
-        }
-        all.retain(|known| !urls::same_scope(known, &relay));
-        all.insert(0, relay);
-        all.truncate(MAX_MAILBOXES);
-        self.list_relays(key, all).await
-    }
-
-    async fn list_relays(&self, key: &str, all: Vec<String>) -> Result<(), StoreError> {
-        let all: Vec<Value> = all.into_iter().map(Value::from).collect();
-        self.store().set_setting(key, Some(&Value::from(all).to_json())).await
-    }
-
     /// What there is to say about its mail.
     pub async fn mail_status(&self) -> Result<MailStatus, StoreError> {
         let mailboxes = self.mailboxes().await?;
@@ -190,12 +108,6 @@ impl Agent {
     /// A transport that deposits letters of this agent.
     pub fn relay_transport(&self, times: RelayTimes) -> RelayTransport {
         RelayTransport::new(Arc::new(Keys(self.clone())), Arc::clone(&self.inner.http), times)
-    }
-
-    async fn listed_relays(&self, key: &str) -> Result<Vec<String>, StoreError> {
-        let list = self.store().setting(key).await?.unwrap_or_default();
-        let Ok(Value::Array(list)) = json::parse(list.as_bytes()) else { return Ok(Vec::new()) };
-        Ok(list.iter().filter_map(Value::as_str).filter_map(base).take(MAX_MAILBOXES).collect())
     }
 
     /// Whether a running `serve` of this agent listens at a relay, or tries to.

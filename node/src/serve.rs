@@ -310,6 +310,7 @@ impl Serving {
             }
         };
         let house = Housekeeper { agent: &agent, receiver: &receiver, mail: &mail, url: &url };
+        let relays = mail.relays().to_vec();
         let served = tokio::select! {
             (http, mail) = async { tokio::join!(http, mailboxes) } => mail.and(http),
             () = hurry => Ok(()),
@@ -317,6 +318,10 @@ impl Serving {
         };
         receiver.hurry();
         receiver.idle().await;
+        // A relay goes on counting it as a listener for a while; where another one took over, it does not.
+        if !matches!(served, Err(ServeError::Superseded { .. })) && !relays.is_empty() {
+            note_fetching(&agent, &relays).await;
+        }
         agent.close().await;
         served
     }
@@ -392,12 +397,19 @@ impl Housekeeper<'_> {
             if let Err(error) = lock.write(self.url, &connected, state.relays()) {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the lock file could not be written");
             }
+            note_fetching(self.agent, &connected).await;
             for relay in connected.iter().rev() {
                 if let Err(error) = self.agent.remember_mailbox(relay).await {
                     tracing::error!(error = &error as &dyn std::error::Error, "a mailbox could not be remembered");
                 }
             }
         }
+    }
+}
+
+async fn note_fetching(agent: &Agent, relays: &[String]) {
+    if let Err(error) = agent.note_fetching(relays, crate::agent::now()).await {
+        tracing::error!(error = &error as &dyn std::error::Error, "it could not be noted where mail is fetched");
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     wire,
 };
 
+mod forget;
 mod rejected;
 mod sync;
 
@@ -40,7 +41,9 @@ const POLL: Duration = Duration::from_millis(150);
 ///
 /// With --sync: fetches letters from the relays where this agent has a mailbox, receives them as `muretai serve` would,
 /// with the same plugins and policies, sends what is due in the outbox, and prints what is unread. It needs no server,
-/// and suits cron. While `muretai serve` listens there, it has nothing to do.
+/// and suits cron. While `muretai serve` listens there, it has nothing to do. All relays are asked side by side. It fails
+/// when one fails that --relay or config.toml names, or when all do; of others it only tells. --forget takes a relay out
+/// of those that are asked.
 ///
 /// Letters that were refused, or did not open, are in no inbox: --rejected shows them, and why.
 #[derive(Debug, clap::Args)]
@@ -89,6 +92,11 @@ pub(crate) struct Args {
     /// How long fetching and sending may take together [default: 2m]
     #[arg(long, value_name = "TIME", requires = "sync", value_parser = parse::duration, help_heading = "Relays")]
     timeout: Option<Duration>,
+    /// Ask this relay no more: it is gone, or is not wanted. Letters that lie there expire
+    #[arg(long, value_name = "URL", value_parser = parse::relay, help_heading = "Relays")]
+    #[arg(conflicts_with_all = ["follow", "unread", "who", "peer", "context", "limit", "since", "sent", "all"])]
+    #[arg(conflicts_with_all = ["keep_unread", "sync", "rejected"])]
+    forget: Option<String>,
     /// Letters that were refused, newest last
     #[arg(long, help_heading = "Relays")]
     #[arg(conflicts_with_all = ["follow", "unread", "who", "peer", "context", "since", "sent", "all", "keep_unread"])]
@@ -134,6 +142,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 }
 
 async fn show(context: &Context, args: &Args, agent: &Agent) -> Result<(), Failure> {
+    if let Some(relay) = &args.forget {
+        return forget::forget(context, agent, relay).await;
+    }
     if args.rejected {
         return rejected::show(context, agent, args.limit.unwrap_or(DEFAULT_LIMIT)).await;
     }

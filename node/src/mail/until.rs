@@ -123,6 +123,7 @@ impl Agent {
         let lock = MailLock::try_take(&path);
         let lock = lock.map_err(|source| MailError::Lock { path: path.display().to_string(), source })?;
         let Some(lock) = lock else { return Ok(None) };
+        self.note_fetching(&relays, crate::agent::now()).await?;
         let (ends, batches) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
         for place in places {
@@ -166,6 +167,8 @@ impl Fetcher {
                     continue;
                 }
             }
+            // Without it, the next program of this home may only take this one for a stranger.
+            let _ = self.agent.note_fetching(std::slice::from_ref(&self.relay), crate::agent::now()).await;
             let (end, leave) = oneshot::channel();
             if ends.send(end).await.is_err() {
                 return Ok(());

@@ -153,9 +153,51 @@ async fn mail_cannot_be_fetched_from_nowhere() {
     };
     assert!(matches!(fetch(&[]).await, MailError::NoRelay));
     assert!(matches!(fetch(&["https://relay.example/?x"]).await, MailError::BadRelay { .. }));
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    assert!(matches!(fetch(&[&format!("http://{closed}")]).await, MailError::Transport { .. }));
+    let request = SyncRequest { relays: vec![closed()], ..sync() };
+    let synced = north.agent.sync_mail(&request, &ReceiverOptions::default(), Arc::new(|_| {})).await.unwrap();
+    assert!(matches!(synced[0].failure, Some(MailError::Transport { .. })) && synced[0].is_chosen, "{synced:?}");
     assert_eq!(north.agent.mailboxes().await.unwrap(), Vec::<String>::new(), "what never worked is not remembered");
+}
+
+/// The address of a relay that nobody runs.
+fn closed() -> String {
+    format!("http://{}", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+}
+
+#[tokio::test]
+async fn a_relay_that_is_away_or_silent_takes_nothing_from_the_others() {
+    let world = world().await;
+    let (north, south) = (&world.north.agent, &world.south.agent);
+    // It takes connections, and says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", listener.local_addr().unwrap());
+    send(north, "south", "hello").await;
+    let relays = vec![closed(), silent, world.relay.clone()];
+    let request = SyncRequest { relays, timeout: Duration::from_secs(2), ..sync() };
+    let synced = south.sync_mail(&request, &ReceiverOptions::default(), Arc::new(|_| {})).await.unwrap();
+    let outcomes: Vec<_> = synced.iter().map(|one| (one.letters, one.failure.is_some())).collect();
+    assert_eq!(outcomes, [(0, true), (0, true), (1, false)], "in the order in which they were named");
+    assert_eq!(inbox(south).await, ["hello"]);
+    assert_eq!(south.mailboxes().await.unwrap(), std::slice::from_ref(&world.relay));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn who_takes_over_from_another_home_is_told_and_who_comes_again_is_not() {
+    let world = world().await;
+    let south = &world.south.agent;
+    let stop = Stop::new();
+    let elsewhere = testing::agent("south").await;
+    let running = tokio::spawn(serve(&elsewhere.agent, &world.relay).await.run(stop.clone()));
+    until(&elsewhere.agent, || elsewhere.agent.served_by().is_some_and(|holder| !holder.relays.is_empty())).await;
+    let superseded = async || {
+        let synced = south.sync_mail(&sync(), &ReceiverOptions::default(), Arc::new(|_| {})).await.unwrap();
+        synced.iter().map(|one| (one.has_superseded, one.failure.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(superseded().await, [(true, false)]);
+    assert!(matches!(running.await.unwrap(), Err(ServeError::Superseded { .. })));
+    assert_eq!(superseded().await, [(false, false)], "it was this home that was there last");
+    world.end().await;
 }
 
 /// Serves at the relay alone.
