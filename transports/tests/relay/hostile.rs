@@ -1,7 +1,9 @@
 //! A relay that lies. Whatever it says, the listener keeps its head: it hands over what opens, is rid of the rest, and
 //! neither spins nor stops.
+use std::sync::Arc;
+
 use muretai_protocol::{json, relay::Item};
-use muretai_transports::{TransportError, Way};
+use muretai_transports::{Service, TransportError, Way};
 
 use crate::{
     common::{did, enc_pub, inbox, item, listen, listen_with, place, transport},
@@ -224,4 +226,29 @@ async fn a_clock_that_is_nowhere_near_is_survived() {
     south.connected().await;
     relay.store(&did(2), item(1, 2, "hello"));
     south.inbox.until(|heard| heard.texts() == ["hello"]).await;
+}
+
+#[tokio::test]
+async fn a_relay_that_always_promises_more_is_believed_what_it_hands_out() {
+    let relay = FakeRelay::start().await;
+    let copies =
+        format!(r#"{{"items":[{}],"more":true}}"#, [item_json("q1", "hello"), item_json("q2", "you")].join(","));
+    relay.script("/listen", [json_answer(200, &copies), json_answer(200, r#"{"items":[],"more":true}"#)]);
+    let drained = transport(2).at(place(&relay, 1), None).drain(Arc::new(inbox())).await.unwrap();
+    assert_eq!((drained.handled, drained.left, relay.requests("/listen").len()), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn a_relay_that_hands_out_what_was_acknowledged_for_ever_is_left() {
+    let relay = FakeRelay::start().await;
+    let same = format!(r#"{{"items":[{}],"more":true}}"#, item_json("q1", "hello"));
+    relay.script("/listen", vec![json_answer(200, &same); 10_000]);
+    let south = Arc::new(inbox());
+    let listener = Arc::clone(&south) as Arc<dyn Service>;
+    transport(2).at(place(&relay, 1), None).drain(listener).await.unwrap();
+    assert!(relay.requests("/listen").len() < 100 && south.heard().letters.len() < 100);
+}
+
+fn item_json(qid: &str, text: &str) -> String {
+    Item { qid: qid.to_owned(), ..item(1, 2, text) }.to_value().to_json()
 }
