@@ -154,3 +154,30 @@ fn a_letter_at_a_relay_is_a_success_unless_delivery_is_required() {
     let (_, log) = relay.stop();
     assert!(log.contains("INFO") && !log.contains("did:key"), "{log}");
 }
+
+#[test]
+fn a_relay_that_is_gone_is_warned_about_until_it_is_forgotten() {
+    let home = tempfile::tempdir().unwrap();
+    assert!(muretai(home.path(), &["keygen", "south"]).output().unwrap().status.success());
+    let (gone, relay) = (Relay::start(home.path(), &[]), Relay::start(&home.path().join("other"), &[]));
+    let sync = |args: &[&str]| {
+        let ended = muretai(home.path(), &[&["inbox", "--sync"], args].concat()).output().unwrap();
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    let gone_url = gone.first.clone();
+    assert_eq!(sync(&["--relay", &gone_url, "--relay", &relay.first]).0, Some(0));
+    gone.stop();
+    let (code, told) = sync(&[]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("warning:") && told.contains(&format!("inbox --forget {gone_url}")), "{told}");
+    let (code, told) = sync(&["--relay", &gone_url, "--relay", &relay.first]);
+    assert_eq!(code, Some(4), "it was named: {told}");
+    assert!(told.contains(&format!("{}: no letter", relay.first)), "{told}");
+    let forgotten = muretai(home.path(), &["inbox", "--forget", &gone_url, "--json"]).output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&forgotten.stdout).unwrap();
+    assert_eq!(said, serde_json::json!({"relay": gone_url, "forgotten": true}));
+    let (code, told) = sync(&[]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!told.contains(&gone_url), "{told}");
+    assert_eq!(muretai(home.path(), &["inbox", "--forget", &gone_url]).output().unwrap().status.code(), Some(1));
+}

@@ -460,6 +460,14 @@ mod tests {
     }
 
     #[test]
+    fn a_letter_that_slept_at_a_relay_shows_when_it_was_signed() {
+        let late = MessageRow { received: UnixSeconds(90_000), ..row("hi") };
+        let signed = format!("[signed {}]", clock::local(UnixSeconds(1_000)));
+        assert!(anstream::adapter::strip_str(&shown(&late)).to_string().contains(&signed), "{}", shown(&late));
+        assert!(!shown(&row("hi")).contains("signed"), "one that came at once needs no second time");
+    }
+
+    #[test]
     fn json_has_the_names_that_scripts_rely_on() {
         let message = row("hi");
         let line = serde_json::to_value(message_json(&message, "did:key:me")).unwrap();
