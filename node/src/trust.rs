@@ -10,6 +10,7 @@ pub mod domain;
 pub mod errands;
 pub mod error;
 pub mod introduce;
+pub(crate) mod left;
 pub mod policies;
 pub mod referral;
 pub mod requests;

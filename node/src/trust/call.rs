@@ -155,7 +155,9 @@ impl Agent {
             self.settle_at(mailbox).await?;
         }
         match relayed {
-            Relayed::Left { relay } => Err(TrustError::AtRelay { relay, method: call.method }),
+            Relayed::Left { relay } => {
+                Err(TrustError::AtRelay { relay, method: call.method, message_id: id.to_owned() })
+            }
             Relayed::Said(said) => match attempt.read(said, relay)? {
                 Ok(result) => Ok(result),
                 Err(refusal) => Err(sorted(refusal, call.method, id.to_owned())),

@@ -28,6 +28,7 @@ use crate::{
     agent::now,
     receive::service::ReceiverOptions,
     send::{SendError, target, target::Target},
+    trust::left::Left,
 };
 
 mod wait;
@@ -179,7 +180,10 @@ impl Agent {
             },
             Err(error) if error.is_refusal(Code::AlreadyConnected) => self.connected(row, whom).await,
             // It is filed there, with whatever answer; asking again would tell which. From a relay it will be.
-            Err(error) if error.is_answer_lost() || error.is_at_relay() => Ok(Said::Pending),
+            Err(error) if error.is_answer_lost() || error.is_at_relay() => {
+                self.note_request_left(row, &error).await?;
+                Ok(Said::Pending)
+            }
             Err(error) => Err(error),
         }
     }
@@ -217,6 +221,16 @@ impl Agent {
         let row = self.store().open_request(&request).await?;
         let is_new = row.id > newest;
         Ok((row, is_new))
+    }
+
+    /// A request at a relay may be refused by letter yet.
+    async fn note_request_left(&self, row: &RequestRow, error: &TrustError) -> Result<(), StoreError> {
+        match error {
+            TrustError::AtRelay { message_id, .. } => {
+                self.note_left(message_id, &row.peer, &Left::Request(row.id)).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether our row stands although the request failed: what was refused for good is closed, and so is a new one
@@ -274,7 +288,10 @@ impl Agent {
                 Some(status @ ("queued" | "proposed" | "declined")) => status.to_owned(),
                 _ => return Err(TrustError::BadAnswer { method, what: "neither queued nor proposed nor declined" }),
             },
-            Err(error) if error.is_answer_lost() || error.is_at_relay() => "queued".to_owned(),
+            Err(error) if error.is_answer_lost() || error.is_at_relay() => {
+                self.note_request_left(&row, &error).await?;
+                "queued".to_owned()
+            }
             Err(error) => {
                 self.after_failure(&row, &error, false).await?;
                 return Err(error);

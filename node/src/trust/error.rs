@@ -104,6 +104,8 @@ pub enum TrustError {
         relay: String,
         /// The method.
         method: &'static str,
+        /// The id of its message, which a later answer names.
+        message_id: String,
     },
     /// Mail was not fetched.
     #[error(transparent)]

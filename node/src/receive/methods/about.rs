@@ -34,7 +34,10 @@ pub(crate) async fn about(agent: &Agent, passed: &Passed, by_mail: bool) -> Resu
     let store = agent.store();
     let ours = store.outgoing(asked).await.map_err(internal)?;
     let Some(ours) = ours.filter(|ours| ours.peer == passed.verified.from().as_str()) else {
-        if invites::awaits(agent, message, passed.verified.from()).await.map_err(internal)? {
+        let from = passed.verified.from();
+        let is_awaited = invites::awaits(agent, message, from).await.map_err(internal)?
+            || (is_notice(message) && by_mail && agent.awaits_refusal(message, from).await.map_err(internal)?);
+        if is_awaited {
             return Ok(About { is_answer: true, is_awaited: true, ..About::default() });
         }
         return Ok(About { is_answer: by_mail && is_reply, ..About::default() });

@@ -18,7 +18,7 @@ use muretai_store::{
     introductions::{Kept, Role},
 };
 
-use super::{internal, introduce::introduction_row, params::PeerFacts, send::is_notice};
+use super::{about::REFUSED, internal, introduce::introduction_row, params::PeerFacts, send::is_notice};
 use crate::{
     Agent,
     invites::{self, CLAIM_REFUSED, CLAIMED, Settled},
@@ -49,6 +49,8 @@ pub(crate) async fn take(
         Some(CLAIMED | CLAIM_REFUSED) => {
             return Ok(invites::settle(agent, &passed.verified).await.map_err(internal)? == Settled::Refused);
         }
+        // The refusal of a call that lay at a relay.
+        Some(REFUSED) => agent.settle_left(&passed.verified).await,
         _ => return Ok(false),
     };
     if let Err(error) = taken {

@@ -13,7 +13,13 @@ use muretai_protocol::{
     rpc::{Code, Id, Refusal},
     text,
 };
-use muretai_store::{StoreError, contacts::Relation, outbox::RejectedLetter};
+use muretai_store::{
+    StoreError,
+    contacts::Relation,
+    messages::Direction,
+    outbox::RejectedLetter,
+    requests::{RequestKind, RequestRow},
+};
 use muretai_transports::{Outcome, Postmark};
 use sha2::{Digest, Sha256};
 
@@ -34,6 +40,7 @@ const MAX_SHOWN_CHARS: usize = 128;
 struct Proven {
     verified: Verified,
     is_claim: bool,
+    is_respond: bool,
 }
 
 impl Receiver {
@@ -83,7 +90,7 @@ impl Receiver {
     /// id, and once for each message.
     async fn repost(&self, body: &[u8], postmark: &Postmark, now: UnixSeconds) {
         let agent = &self.inner.agent;
-        let Some(Proven { verified, is_claim: false }) = proven(body, agent.did(), now) else { return };
+        let Some(Proven { verified, is_claim: false, .. }) = proven(body, agent.did(), now) else { return };
         let message = verified.message();
         let asked = message.message_id.as_str();
         let reply = match agent.store().reply_to(verified.from(), asked).await {
@@ -119,9 +126,9 @@ impl Receiver {
         let agent = &self.inner.agent;
         let proven = proven(body, agent.did(), now);
         self.file_refusal(body, proven.as_ref(), postmark, (refusal.code.number(), words(refusal)), now).await?;
-        if let Some(Proven { verified, is_claim: false }) = proven {
-            let back = ReturnAddress::of(verified.message(), postmark);
-            tell(agent, &verified, refusal, &back).await.inspect_err(not_kept)?;
+        if let Some(proven @ Proven { is_claim: false, .. }) = proven {
+            let back = ReturnAddress::of(proven.verified.message(), postmark);
+            tell(agent, &proven, refusal, &back).await.inspect_err(not_kept)?;
         }
         self.inner.tally.rejected(&postmark.relay);
         Ok(())
@@ -203,15 +210,11 @@ fn words(refusal: &Refusal) -> &str {
     refusal.detail().unwrap_or_else(|| refusal.code.message())
 }
 
-/// Tells a direct contact that its letter was refused; a notice and an id that was used twice get nothing. Told again, it
-/// is the same notice.
-async fn tell(agent: &Agent, asked: &Verified, refusal: &Refusal, back: &ReturnAddress) -> Result<(), StoreError> {
-    let message = asked.message();
-    if is_auto(message) || *refusal == say::repeated() {
-        return Ok(());
-    }
-    let contact = agent.store().contact(asked.from()).await?;
-    if !contact.is_some_and(|contact| contact.relation == Relation::Direct && !contact.is_blocked) {
+/// Tells a direct contact, or whoever accepts a request that is no longer open, that its letter was refused; a notice and
+/// an id that was used twice get nothing. Told again, it is the same notice.
+async fn tell(agent: &Agent, proven: &Proven, refusal: &Refusal, back: &ReturnAddress) -> Result<(), StoreError> {
+    let (asked, message) = (&proven.verified, proven.verified.message());
+    if is_auto(message) || *refusal == say::repeated() || !may_hear(agent, proven, refusal).await? {
         return Ok(());
     }
     let code = refusal.code.number();
@@ -225,6 +228,24 @@ async fn tell(agent: &Agent, asked: &Verified, refusal: &Refusal, back: &ReturnA
         fallback: back.fallback(),
     };
     agent.leave_notice_as(&notice_id(asked, code), notice).await
+}
+
+/// Whether a sender hears that its letter was refused. Somebody who was asked to connect, and accepts too late, trusts
+/// this agent in vain until it hears so.
+async fn may_hear(agent: &Agent, proven: &Proven, refusal: &Refusal) -> Result<bool, StoreError> {
+    let from = proven.verified.from();
+    let contact = agent.store().contact(from).await?;
+    match contact {
+        Some(contact) if contact.is_blocked => return Ok(false),
+        Some(contact) if contact.relation == Relation::Direct => return Ok(true),
+        _ => {}
+    }
+    if !proven.is_respond || refusal.code != Code::NoSuchPendingRequest {
+        return Ok(false);
+    }
+    let asked = agent.store().requests(true, crate::agent::now()).await?;
+    let is_connect = |row: &RequestRow| row.direction == Direction::Out && row.kind == RequestKind::Connect;
+    Ok(asked.iter().any(|row| row.peer == *from && is_connect(row)))
 }
 
 /// The same for the same refusal of the same message.
@@ -252,7 +273,7 @@ fn proven(body: &[u8], me: &Did, now: UnixSeconds) -> Option<Proven> {
     let message = if method == "SendMessage" { a2a::message_from_v1(message) } else { message };
     let envelope = Message::from_value(message.into()).ok()?.into_envelope().ok().filter(|it| it.is_for(me))?;
     let verified = envelope.verify(now).ok()?;
-    Some(Proven { verified, is_claim: method == "onboard/claim" })
+    Some(Proven { verified, is_claim: method == "onboard/claim", is_respond: method == "connect/respond" })
 }
 
 fn not_kept(error: &StoreError) {

@@ -21,7 +21,7 @@ use crate::{
     Agent,
     agent::now,
     send::{ResolvedPeer, SendError, SendRequest, outbox::OwedNotice},
-    trust::{TrustError, call::Call},
+    trust::{TrustError, call::Call, left::Left},
 };
 
 /// Characters of a name in a notice to a peer.
@@ -87,6 +87,10 @@ impl Agent {
             params.insert("requestId".to_owned(), request_id.into());
         }
         let told = self.store().request(request, now()).await?.map(|row| row.coordinates);
+        if decision == Decision::Accept {
+            // It may come to lie at a relay, and be refused by letter.
+            self.note_left(message_id.as_str(), peer, &Left::Accept(request)).await?;
+        }
         let carried = self.carry_call("connect/respond", peer, told.as_ref(), params, message_id, timeout).await?;
         let is_unwanted = matches!(&carried, Carried::Refused(error) if error.is_refusal(Code::NoSuchPendingRequest));
         match decision {
@@ -116,6 +120,7 @@ impl Agent {
         if let Some(note) = note {
             params.insert("note".to_owned(), note.into());
         }
+        self.note_left(message_id.as_str(), peer, &Left::Proposal(id.to_owned())).await?;
         let carried = self.carry_call("introduce/propose", peer, None, params, message_id, timeout).await?;
         if matches!(carried, Carried::Refused(_)) {
             self.store().reject_issued(id, now()).await?;

@@ -1,11 +1,14 @@
 //! Agents that have a mailbox and nothing else.
-use muretai_protocol::{Did, card};
-use muretai_store::contacts::{CoordinateSource, Coordinates};
+use muretai_protocol::{Did, card, json::Object};
+use muretai_store::{
+    contacts::{CoordinateSource, Coordinates},
+    introductions::Role as StoredRole,
+};
 use muretai_transports::{MailboxAddress, guard::Policy, relay::directory::Relay as Directory};
 
 use super::{super::call::Call, *};
 use crate::{
-    send::ResolvedPeer,
+    send::{ResolvedPeer, notice::Notice},
     testing::{
         key,
         post::{Post, listen, sync},
@@ -192,4 +195,90 @@ async fn a_relay_on_a_local_network_is_not_dialled_on_a_peers_word() {
     assert!(north.agent.contact_at(&stranger, true).await.unwrap().unwrap().mailbox.unwrap().allow_private);
     north.agent.configure_relays(vec![post.url.clone()]);
     assert!(north.agent.contact_at(&stranger, false).await.unwrap().unwrap().mailbox.unwrap().allow_private);
+}
+
+/// Says by letter that a call was refused.
+async fn refuse(who: &Owned, asked: &str, to: &Did, code: i64) {
+    let notice = Notice {
+        to: to.clone(),
+        status: "refused",
+        text: format!("refused {code}"),
+        reply_to: Some(asked.to_owned()),
+        context_id: None,
+        extra: Object::from([("code".to_owned(), code.into())]),
+        fallback: None,
+    };
+    who.agent.leave_notice(notice).await.unwrap();
+    assert_eq!(who.agent.run_outbox().await, 1);
+}
+
+/// The ids of the calls that lie at relays.
+async fn left(owned: &Owned) -> Vec<String> {
+    owned.agent.store().settings_under("call.left:").await.unwrap().into_iter().map(|(id, _)| id).collect()
+}
+
+#[tokio::test]
+async fn what_a_call_at_a_relay_stands_for_ends_when_its_peer_and_nobody_else_refuses_it() {
+    let post = Post::open().await;
+    let (north, south) = (with_mailbox("north", &post).await, with_mailbox("south", &post).await);
+    let west = with_mailbox("west", &post).await;
+    befriend_both(&north, &west, &post).await;
+    befriend_both(&north, &south, &post).await;
+
+    let request = ConnectRequest { ask: Some("west".to_owned()), ..connection(key(9).did().as_str()) };
+    assert!(matches!(north.agent.ask_to_connect(&request).await.unwrap(), Connected::Asked { .. }));
+    let asked = left(&north).await.remove(0);
+    let status = || async { north.agent.requests(true).await.unwrap().remove(0).status };
+    refuse(&south, &asked, north.agent.did(), -32010).await;
+    refuse(&west, &asked, north.agent.did(), -32004).await;
+    sync(&north.agent).await;
+    assert_eq!(status().await, RequestStatus::Pending, "neither of another agent, nor for now");
+    refuse(&west, &asked, north.agent.did(), -32010).await;
+    sync(&north.agent).await;
+    assert_eq!(status().await, RequestStatus::Rejected);
+    assert!(left(&north).await.is_empty());
+
+    let introduced = north.agent.introduce(&introduction("west", "south")).await.unwrap();
+    assert_eq!(introduced.introduction.status, IntroductionStatus::Pending);
+    let asked = left(&north).await.remove(0);
+    refuse(&south, &asked, north.agent.did(), -32011).await;
+    sync(&north.agent).await;
+    let id = &introduced.introduction.id;
+    let row = north.agent.store().introduction(StoredRole::Issued, north.agent.did(), id).await.unwrap().unwrap();
+    assert_eq!(row.status, IntroductionStatus::Rejected);
+}
+
+#[tokio::test]
+async fn who_accepts_a_request_by_letter_that_was_taken_back_trusts_nobody_for_it() {
+    let post = Post::open().await;
+    let (north, south) = (with_mailbox("north", &post).await, with_mailbox("south", &post).await);
+    publish(&south, &post).await;
+    let asked = north.agent.ask_to_connect(&connection(south.agent.did().as_str())).await.unwrap();
+    let Connected::Pending { request, .. } = asked else { panic!("{asked:?}") };
+    sync(&south.agent).await;
+    north.agent.withdraw(request).await.unwrap();
+    let row = south.agent.requests(false).await.unwrap().remove(0);
+    south.agent.decide(&decision_on(&row, Decision::Accept)).await.unwrap();
+    assert_eq!(relation(&south.agent, north.agent.did()).await, Some(ContactRelation::Direct));
+    sync(&north.agent).await;
+    north.agent.run_outbox().await;
+    sync(&south.agent).await;
+    assert_ne!(relation(&south.agent, north.agent.did()).await, Some(ContactRelation::Direct));
+    assert_eq!(relation(&north.agent, south.agent.did()).await, None);
+    assert!(left(&south).await.is_empty());
+}
+
+#[tokio::test]
+async fn who_is_trusted_already_hears_so_by_letter_and_is_connected() {
+    let post = Post::open().await;
+    let (north, south) = (with_mailbox("north", &post).await, with_mailbox("south", &post).await);
+    publish(&south, &post).await;
+    know(&south.agent, north.agent.did(), "north", north.agent.enc_pub(), &post).await;
+    let asked = north.agent.ask_to_connect(&connection(south.agent.did().as_str())).await.unwrap();
+    assert!(matches!(asked, Connected::Pending { .. }), "{asked:?}");
+    sync(&south.agent).await;
+    south.agent.run_outbox().await;
+    sync(&north.agent).await;
+    assert_eq!(relation(&north.agent, south.agent.did()).await, Some(ContactRelation::Direct));
+    assert_eq!(north.agent.requests(true).await.unwrap().remove(0).status, RequestStatus::Accepted);
 }
