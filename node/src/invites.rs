@@ -10,7 +10,7 @@ use std::time::Duration;
 use muretai_protocol::{
     UnixSeconds, base64,
     invite::{self, InviteSpec, Link, LinkError},
-    json::{self, Value},
+    json::Value,
     limits::INVITE_TTL_SECS,
     text, urls,
 };
@@ -34,11 +34,10 @@ pub use error::{ClaimError, InviteError};
 const TTL_SECS: std::ops::RangeInclusive<u64> = 60..=365 * 86_400;
 /// Bytes of a note or a purpose; the purpose travels in the link.
 const MAX_NOTE_BYTES: usize = 1_000;
-/// Random bytes of a short link's code, 14 characters: too many to guess while an invite lives, and more than
-/// [`MAX_RELAY_CODE`].
+/// Random bytes of a short link's code, 14 characters: too many to guess while an invite lives.
 const CODE_BYTES: usize = 10;
-/// Characters of a code that a relay gave (9.6).
-const MAX_RELAY_CODE: usize = 12;
+/// Before a nonce: the setting that names the relay that keeps the invite.
+const KEPT_AT: &str = "invite.relay:";
 /// How long a relay may take to keep an invite.
 const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -155,6 +154,8 @@ impl Agent {
         let mut row = InviteRow { card: card.to_json(), ..row };
         if let Some(relay) = &relay {
             row.code = self.leave_invite(relay, &card).await?;
+            // Before the invite is there: one of a relay never shows as another.
+            self.store().set_setting(&format!("{KEPT_AT}{}", row.nonce), Some(relay)).await?;
         }
         self.store().add_invite(&row).await?;
         if let Some(relay) = &relay {
@@ -175,6 +176,12 @@ impl Agent {
     /// All invites, newest first.
     pub async fn invites(&self) -> Result<Vec<InviteRow>, InviteError> {
         Ok(self.store().invites().await?)
+    }
+
+    /// The relay that keeps an invite, beside what this agent keeps of it: what is revoked here can be fetched there
+    /// until it expires, and is refused when it is claimed. A card names a relay also where its link leads to its agent.
+    pub async fn relay_of(&self, invite: &InviteRow) -> Result<Option<String>, InviteError> {
+        Ok(self.store().setting(&format!("{KEPT_AT}{}", invite.nonce)).await?)
     }
 
     /// Revokes by link in either form, nonce or code. `None` when there is no such invite.
@@ -232,16 +239,6 @@ impl Agent {
             Err(source) => Err(InviteError::BadUrl { url, source }),
         }
     }
-}
-
-/// The relay that keeps an invite, beside what this agent keeps of it: what is revoked here can be fetched there until it
-/// expires, and is refused when it is claimed.
-pub fn relay_of(invite: &InviteRow) -> Option<String> {
-    if invite.code.len() > MAX_RELAY_CODE {
-        return None;
-    }
-    let card = json::parse(invite.card.as_bytes()).ok()?;
-    card.member("relay").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// The address of a relay as the owner gave it, without a slash at its end.

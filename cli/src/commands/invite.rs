@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use muretai_node::{
-    Agent, agent,
-    invites::{self, InviteRequest},
-};
+use muretai_node::{Agent, agent, invites::InviteRequest};
 use muretai_protocol::UnixSeconds;
 use muretai_store::invites::InviteRow;
 use serde::Serialize;
@@ -111,7 +108,7 @@ struct InviteJson<'a> {
     used: Option<String>,
     revoked: Option<String>,
     /// The relay that keeps it, when one does.
-    relay: Option<String>,
+    relay: Option<&'a str>,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -177,8 +174,8 @@ async fn list(context: &Context, agent: &Agent) -> Result<(), Failure> {
     }
     let now = agent::now();
     for invite in &invites {
-        let name = claimer(agent, invite).await?;
-        context.out.either(&json(invite, name.as_deref(), now), || line(invite, name.as_deref(), now))?;
+        let about = About::of(agent, invite).await?;
+        context.out.either(&json(invite, &about, now), || line(invite, &about, now))?;
     }
     Ok(())
 }
@@ -190,9 +187,9 @@ async fn revoke(context: &Context, agent: &Agent, invite: &str) -> Result<(), Fa
         let message = format!("cannot revoke `{what}`: this agent made no such invite");
         return Err(Failure::failed(message).hint("`muretai invite list` shows the codes"));
     };
-    let (name, now) = (claimer(agent, &row).await?, agent::now());
-    context.out.either(&json(&row, name.as_deref(), now), || line(&row, name.as_deref(), now))?;
-    if row.used_by.is_none() && invites::relay_of(&row).is_some() {
+    let (about, now) = (About::of(agent, &row).await?, agent::now());
+    context.out.either(&json(&row, &about, now), || line(&row, &about, now))?;
+    if row.used_by.is_none() && about.relay.is_some() {
         context.out.note("the relay shows it until it expires; a claim of it is refused");
     }
     if let Some(did) = &row.used_by {
@@ -201,11 +198,22 @@ async fn revoke(context: &Context, agent: &Agent, invite: &str) -> Result<(), Fa
     Ok(())
 }
 
-/// The local name of whoever claimed an invite.
-async fn claimer(agent: &Agent, invite: &InviteRow) -> Result<Option<String>, Failure> {
-    let Some(did) = &invite.used_by else { return Ok(None) };
-    let contact = agent.store().contact(did).await;
-    Ok(contact.map_err(|error| Failure::of("cannot list the invites", &error))?.map(|contact| contact.name))
+/// What is known of an invite beside its row.
+struct About {
+    /// The local name of whoever claimed it.
+    name: Option<String>,
+    /// The relay that keeps it.
+    relay: Option<String>,
+}
+
+impl About {
+    async fn of(agent: &Agent, invite: &InviteRow) -> Result<About, Failure> {
+        let relay = agent.relay_of(invite).await.map_err(|error| Failure::of("cannot list the invites", &error))?;
+        let Some(did) = &invite.used_by else { return Ok(About { name: None, relay }) };
+        let contact = agent.store().contact(did).await;
+        let contact = contact.map_err(|error| Failure::of("cannot list the invites", &error))?;
+        Ok(About { name: contact.map(|contact| contact.name), relay })
+    }
 }
 
 fn state(invite: &InviteRow, now: UnixSeconds) -> &'static str {
@@ -217,7 +225,7 @@ fn state(invite: &InviteRow, now: UnixSeconds) -> &'static str {
     }
 }
 
-fn json<'a>(invite: &'a InviteRow, used_name: Option<&'a str>, now: UnixSeconds) -> InviteJson<'a> {
+fn json<'a>(invite: &'a InviteRow, about: &'a About, now: UnixSeconds) -> InviteJson<'a> {
     InviteJson {
         nonce: &invite.nonce,
         code: &invite.code,
@@ -226,22 +234,22 @@ fn json<'a>(invite: &'a InviteRow, used_name: Option<&'a str>, now: UnixSeconds)
         expires: wire::time(invite.expires),
         note: invite.note.as_deref(),
         used_by: invite.used_by.as_ref().map(|did| did.as_str()),
-        used_name,
+        used_name: about.name.as_deref(),
         used: invite.used.map(wire::time),
         revoked: invite.revoked.map(wire::time),
-        relay: invites::relay_of(invite),
+        relay: about.relay.as_deref(),
     }
 }
 
-fn line(invite: &InviteRow, name: Option<&str>, now: UnixSeconds) -> String {
+fn line(invite: &InviteRow, about: &About, now: UnixSeconds) -> String {
     let state = state(invite, now);
     let mut line = format!("{}  {state:7}  until {}", invite.code, clock::local(invite.expires));
     if let Some(did) = &invite.used_by {
-        let name = name.map(|name| format!("{} ", people::shown(name))).unwrap_or_default();
+        let name = about.name.as_ref().map(|name| format!("{} ", people::shown(name))).unwrap_or_default();
         line.push_str(&format!("  by {name}{did}"));
     }
-    if let Some(relay) = invites::relay_of(invite) {
-        line.push_str(&format!("  at {}", people::shown(&relay)));
+    if let Some(relay) = &about.relay {
+        line.push_str(&format!("  at {}", people::shown(relay)));
     }
     if let Some(note) = &invite.note {
         line.push_str(&format!("  {}", people::shown(note)));

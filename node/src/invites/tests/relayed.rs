@@ -282,10 +282,29 @@ async fn a_relay_does_not_choose_the_link_nor_an_old_code() {
     let again = north.agent.create_invite(&request).await.unwrap_err();
     assert!(matches!(again, InviteError::CodeTaken { .. }), "{again:?}");
     let invites = north.agent.invites().await.unwrap();
-    assert_eq!((invites.len(), relay_of(&invites[0])), (1, Some(relay.url.clone())));
+    assert_eq!(invites.len(), 1);
+    assert_eq!(north.agent.relay_of(&invites[0]).await.unwrap(), Some(relay.url.clone()));
     for bad in ["", "relay.example", "ftp://relay.example", "https://a@relay.example", "http://169.254.1.1"] {
         let request = InviteRequest { relay: Some(bad.to_owned()), ..InviteRequest::default() };
         assert!(matches!(north.agent.create_invite(&request).await, Err(InviteError::BadRelay { .. })), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn an_invite_of_a_relay_is_told_from_others_whatever_its_code_looks_like() {
+    for code in ["abcd", "abcdefgh", "abcdefghijkl", "abcdefghijklmn", &"a".repeat(64)] {
+        let north = agent("north").await;
+        let answer = muretai_protocol::json!({"code": code});
+        let relay = Fake::start(move |_, _, _| Act::json(&answer)).await;
+        let request = InviteRequest { relay: Some(relay.url.clone()), ..InviteRequest::default() };
+        north.agent.create_invite(&request).await.unwrap();
+        // This one is served by its agent, and names a relay all the same.
+        let mut row = north.agent.invites().await.unwrap().remove(0);
+        assert_eq!(north.agent.relay_of(&row).await.unwrap().as_ref(), Some(&relay.url), "{code}");
+        row.nonce = "0".repeat(32);
+        row.code = "abcdefghijkm".to_owned();
+        north.agent.store().add_invite(&row).await.unwrap();
+        assert_eq!(north.agent.relay_of(&row).await.unwrap(), None);
     }
 }
 
