@@ -10,19 +10,31 @@ use muretai_protocol::{
     card::{self, Card},
     urls,
 };
-use muretai_store::StoreError;
+use muretai_store::{StoreError, contacts::CoordinateSource};
 use muretai_transports::{
     guard::{self, Policy},
     relay::directory::Relay,
 };
 use tokio::task::JoinSet;
 
-use crate::{Agent, agent::now, send::peer::PeerCard};
+use crate::{
+    Agent,
+    agent::now,
+    send::{ResolvedPeer, peer::PeerCard},
+};
 
 /// For all relays together. Somebody waits for a name to be found, and whoever has no answer by then is no help.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Before a DID: the setting that keeps the time of the newest card that a directory ever showed of it.
 const NEWEST: &str = "directory.newest:";
+/// Before a DID: the setting that keeps when directories were last asked for the address of a contact.
+const ASKED: &str = "directory.asked:";
+/// How often they are asked for it on the way to the contact's mailbox.
+const ASK_AGAIN_SECS: i64 = 6 * 3_600;
+/// How long that may hold a message up.
+const GLANCE: Duration = Duration::from_secs(1);
+/// A card names an address for so long: its agent publishes one each day while it is served.
+const FRESH_SECS: i64 = 2 * 86_400;
 
 /// A card out of a directory, proven to be of the DID that was looked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,6 +103,54 @@ impl Agent {
             None => None,
         };
         Ok(Listing { card, silent })
+    }
+
+    /// A contact that is known by its mailbox alone, with the address that its published card names. The address fills
+    /// what is empty and replaces nothing; what it may lead to is a peer's word.
+    ///
+    /// Directories are asked at most once in six hours, and then hold nobody up for more than a second or a quarter of
+    /// `timeout`; `is_wanted` asks them now, for two seconds.
+    pub(crate) async fn find_address(
+        &self,
+        peer: ResolvedPeer,
+        allow_private: bool,
+        is_wanted: bool,
+        timeout: Duration,
+    ) -> Result<ResolvedPeer, StoreError> {
+        if !peer.url.is_empty() || peer.name.is_none() {
+            return Ok(peer);
+        }
+        let Some(contact) = self.store().contact(&peer.did).await? else { return Ok(peer) };
+        // Where the owner said where a contact is, a card adds nothing.
+        if contact.source == CoordinateSource::Owner || !self.may_ask(&peer.did, is_wanted).await? {
+            return Ok(peer);
+        }
+        let patience = if is_wanted { PATIENCE } else { GLANCE.min(timeout / 4) };
+        let Ok(listing) = tokio::time::timeout(patience, self.look_up(&peer.did)).await else { return Ok(peer) };
+        let Some(found) = listing?.card.filter(|found| now().0 - found.signed.0 <= FRESH_SECS) else {
+            return Ok(peer);
+        };
+        let base = found.into_peer(self, allow_private).base;
+        if base.is_empty() || !self.store().fill_address(&peer.did, &base).await? {
+            return Ok(peer);
+        }
+        let Some(contact) = self.store().contact(&peer.did).await? else { return Ok(peer) };
+        Ok(self.contact_at(&contact, allow_private).await?.unwrap_or(peer))
+    }
+
+    /// Whether directories are asked for this address now, which is noted.
+    async fn may_ask(&self, did: &Did, is_wanted: bool) -> Result<bool, StoreError> {
+        if self.known_relays().await?.is_empty() {
+            return Ok(false);
+        }
+        let (key, now) = (format!("{ASKED}{did}"), now().0);
+        let asked = self.store().setting(&key).await?.and_then(|asked| asked.parse::<i64>().ok());
+        // A time ahead of the clock says nothing.
+        if !is_wanted && asked.is_some_and(|asked| (asked..asked.saturating_add(ASK_AGAIN_SECS)).contains(&now)) {
+            return Ok(false);
+        }
+        self.store().set_setting(&key, Some(&now.to_string())).await?;
+        Ok(true)
     }
 
     /// The card, unless a newer one was seen before.

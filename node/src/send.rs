@@ -3,7 +3,7 @@ pub(crate) mod access;
 pub(crate) mod answer;
 mod backoff;
 mod commands;
-mod delivery;
+pub(crate) mod delivery;
 pub mod error;
 pub mod flush;
 pub mod foreign;

@@ -248,6 +248,28 @@ impl Store {
         .await
     }
 
+    /// Fills the address of a contact that has none with what its signed card names, unless the owner said where the
+    /// contact is. What else is known of it stays, and so does who said so. Says whether anything changed.
+    pub async fn fill_address(&self, did: &Did, url: &str) -> Result<bool, StoreError> {
+        let (did, url) = (did.clone(), url.to_owned());
+        self.write(move |conn| {
+            Box::pin(async move {
+                let Some(mut contact) = find(conn, &did).await? else { return Ok(false) };
+                // What the owner says is dialled wherever it is; a peer's word must not be taken for it.
+                if contact.source == CoordinateSource::Owner || contact.coordinates.url.is_some() {
+                    return Ok(false);
+                }
+                if contact.coordinates.is_empty() {
+                    contact.source = CoordinateSource::Card;
+                }
+                contact.coordinates.url = Some(url);
+                save(conn, &contact).await?;
+                Ok(true)
+            })
+        })
+        .await
+    }
+
     /// Takes the sealing keys out of a contact's signed card, whoever said where the contact is: of its keys nobody knows
     /// better. Says whether anything changed.
     pub async fn renew_keys(&self, did: &Did, enc_pub: &str, enc_pub_pq: Option<&str>) -> Result<bool, StoreError> {

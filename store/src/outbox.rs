@@ -58,7 +58,7 @@ pub struct OutboxRow {
     pub status: OutStatus,
     /// How it is sent; without a lease.
     pub keep: Keep,
-    /// How often an attempt failed.
+    /// How often it was tried: while it is queued, in vain.
     pub attempts: u32,
     /// When it was written.
     pub created: UnixSeconds,

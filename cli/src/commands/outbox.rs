@@ -25,8 +25,11 @@ use crate::{
 /// List, send and drop messages that are on their way
 ///
 /// A message stays here until its peer has it, for 7 days: `queued` when nobody could be reached, `at relay` while it
-/// waits there for the peer. `muretai serve` sends again what is queued, after 30 seconds at first and after an hour at
-/// last, always under the same id, so that a peer takes it once.
+/// waits there for the peer. A reply of the responder, or a machine's notice, is done as soon as a relay has it, because
+/// nobody says anything about it. `muretai serve` sends again what is queued, 30 to 38 seconds after the first failure,
+/// then after twice as long each time, up to 60 to 75 minutes, always under the same id, so that a peer takes it once.
+/// While somebody sends a message, or was killed while sending it, `next` is when it is free again: 30 seconds after the
+/// --timeout of that attempt.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n\
 \x20 muretai outbox list\n\
@@ -236,10 +239,21 @@ fn outcome_word(outcome: &FlushOutcome) -> &'static str {
 fn outcome_json(outcome: &FlushOutcome) -> FlushJson<'_> {
     let error = outcome.result.as_ref().err();
     FlushJson {
-        row: json(&outcome.row),
+        row: row_json(outcome),
         result: outcome_word(outcome),
         error: error.map(|error| output::in_one_line(&Failure::of("not sent", error))),
         code: error.and_then(Explain::refusal).map(|refusal| refusal.code),
+    }
+}
+
+/// The row as it is now; one that has left the outbox has the status that it left it with.
+fn row_json(outcome: &FlushOutcome) -> RowJson<'_> {
+    let row = json(&outcome.row);
+    match outcome_word(outcome) {
+        status @ ("delivered" | "refused" | "failed") => RowJson { status, next: None, ..row },
+        // A reply or a notice is done; what else lies at a relay is still listed there.
+        "at relay" => RowJson { status: "at relay", next: None, ..row },
+        _ => row,
     }
 }
 
@@ -302,7 +316,12 @@ impl Line {
             (None, Some(via)) => format!("by {} only", people::shown(via)),
             (None, None) => "any way".to_owned(),
         };
-        let status = inbox::status(row.status).to_owned();
+        let what = match (row.is_auto, row.is_reply) {
+            (true, _) => " notice",
+            (false, true) => " reply",
+            (false, false) => "",
+        };
+        let status = format!("{}{what}", inbox::status(row.status));
         Line([
             format!("#{}", row.seq),
             status,
@@ -416,6 +435,16 @@ mod tests {
         let waiting = shown(&row(OutStatus::AtRelay));
         assert!(waiting.contains("at relay") && waiting.contains("https://relay.example"), "{waiting}");
         assert!(waiting.contains("there since ") && !waiting.contains("tried"), "{waiting}");
+        let reply = shown(&OutboxRow { is_reply: true, ..row(OutStatus::Queued) });
+        assert!(reply.starts_with("#12  queued reply  south  "), "{reply}");
+        let notice = shown(&OutboxRow { is_auto: true, is_reply: true, ..row(OutStatus::Queued) });
+        assert!(notice.starts_with("#12  queued notice  south  "), "{notice}");
+    }
+
+    #[test]
+    fn what_was_sent_just_now_is_given_up_in_seven_days() {
+        let sent = OutboxRow { due: UnixSeconds(1_299 + 7 * 86_400), ..row(OutStatus::AtRelay) };
+        assert!(shown(&sent).contains("given up in 7 days"), "{}", shown(&sent));
     }
 
     #[test]
@@ -436,5 +465,15 @@ mod tests {
         assert_eq!(exit_of(&[outcome(true, Err(gone()))]), Exit::Unreachable);
         assert_eq!(exit_of(&[outcome(false, Err(gone()))]), Exit::Failed);
         assert_eq!(outcome_word(&outcome(true, Err(gone()))), "queued");
+        let left = outcome(false, Err(gone()));
+        let line = serde_json::to_value(outcome_json(&left)).unwrap();
+        assert_eq!(
+            (line["status"].as_str(), line["next"].is_null()),
+            (Some("failed"), true),
+            "it is not queued any more"
+        );
+        let stays = outcome(true, Err(gone()));
+        let line = serde_json::to_value(outcome_json(&stays)).unwrap();
+        assert_eq!((line["status"].as_str(), line["next"].is_null()), (Some("queued"), false));
     }
 }

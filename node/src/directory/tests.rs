@@ -8,13 +8,18 @@ use muretai_protocol::{
     json::Value,
     sign::SigningKey,
 };
-use muretai_store::contacts::{CoordinateSource, Coordinates};
+use muretai_store::contacts::{Coordinates, Introduce};
+use muretai_transports::TransportName;
 
 use super::*;
 use crate::{
     Fault,
-    send::{SendError, peer::FetchedCard, resolve::Recipient},
-    testing::{Act, Fake, Owned, agent, befriend, card_of, documents, key, relay::sealing},
+    send::{SendError, SendRequest, SentStatus, delivery::tests::request, peer::FetchedCard, resolve::Recipient},
+    testing::{
+        Act, Fake, Owned, agent, befriend, card_of, documents, key,
+        relay::{queued, sealing},
+        reply_to, result, serve_elsewhere,
+    },
 };
 
 /// A card that names a mailbox.
@@ -178,4 +183,113 @@ async fn a_card_is_fetched_where_its_agent_is_and_else_from_a_relay() {
     drop(relay);
     let error = north.agent.card_of("south", false).await.unwrap_err();
     assert!(matches!(error, SendError::Card(_)), "what stood in the way at its own address: {error:?}");
+}
+
+/// North, who knows south by its mailbox at this relay alone, and has one there itself.
+async fn north_beside(relay: &Fake) -> Owned {
+    let north = north_at(&[relay]).await;
+    let enc_pub = Some(sealing(2).enc_pub());
+    let south = Introduce {
+        did: key(2).did().clone(),
+        peer_name: Some("south".to_owned()),
+        own_name: None,
+        coordinates: Coordinates { relay: Some(relay.url.clone()), enc_pub, ..Coordinates::default() },
+        source: CoordinateSource::Invite,
+        allow_private: false,
+        now: now(),
+    };
+    north.agent.store().connect(&south).await.unwrap();
+    north
+}
+
+/// A relay that has a card of this age with this address, keeps letters, and answers no call.
+async fn relay_with_card(url: &str, secs_ago: i64) -> Fake {
+    let url = url.to_owned();
+    Fake::start(move |base, seen, _| match seen.path.as_str() {
+        "/rpc" | "/send" => queued(),
+        _ => signed(&key(2), &card_at(&key(2), &url, Some(base)), secs_ago),
+    })
+    .await
+}
+
+fn looked_up(relay: &Fake) -> usize {
+    relay.seen().iter().filter(|seen| seen.path.starts_with("/card/")).count()
+}
+
+#[tokio::test]
+async fn a_contact_with_a_mailbox_alone_is_dialled_where_its_fresh_card_says() {
+    let south = Fake::start(|_, seen, _| result(&reply_to(seen, "HELLO").sign(&key(2)))).await;
+    let relay = relay_with_card(&south.url, 60).await;
+    let north = north_beside(&relay).await;
+    let _close = serve_elsewhere(&north, "west", "http://127.0.0.1:1");
+    let sent = north.agent.send(&request("south")).await.unwrap();
+    assert_eq!((sent.via, sent.status), (TransportName::Http, SentStatus::Answered));
+    let contact = north.agent.store().contact(key(2).did()).await.unwrap().unwrap();
+    assert_eq!(contact.coordinates.url, Some(south.url.clone()));
+    assert_eq!((contact.coordinates.relay, contact.source), (Some(relay.url.clone()), CoordinateSource::Invite));
+    north.agent.send(&SendRequest { via: Some(TransportName::Http), ..request("south") }).await.unwrap();
+    assert_eq!((looked_up(&relay), relay.seen().len()), (1, 1), "known now, and no letter");
+}
+
+#[tokio::test]
+async fn directories_are_asked_for_an_address_now_and_then_or_when_it_is_wanted() {
+    let relay = relay_with_card("", 60).await;
+    let north = north_beside(&relay).await;
+    for _ in 0..2 {
+        assert_eq!(north.agent.send(&request("south")).await.unwrap().via, TransportName::Relay);
+        assert_eq!(looked_up(&relay), 1, "once in six hours");
+    }
+    let by = |via| SendRequest { via: Some(via), ..request("south") };
+    north.agent.send(&by(TransportName::Relay)).await.unwrap();
+    assert_eq!(looked_up(&relay), 1);
+    let error = north.agent.send(&by(TransportName::Http)).await.unwrap_err();
+    assert!(matches!(error, SendError::WayUnknown { .. }), "{error:?}");
+    assert_eq!(looked_up(&relay), 2);
+    let asked = format!("{ASKED}{}", key(2).did());
+    for long_ago in [now().0 - ASK_AGAIN_SECS, now().0 + 3_600] {
+        let before = looked_up(&relay);
+        north.agent.store().set_setting(&asked, Some(&long_ago.to_string())).await.unwrap();
+        north.agent.send(&request("south")).await.unwrap();
+        assert_eq!(looked_up(&relay), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn an_old_card_a_private_address_and_the_owners_word_lead_nowhere() {
+    let inside = Fake::start(|_, _, _| Act::status(200)).await;
+    let known = |north: &Owned| {
+        let store = north.agent.store().clone();
+        async move { store.contact(key(2).did()).await.unwrap().unwrap().coordinates.url }
+    };
+    // Nobody is served close by: the address is kept, and not dialled.
+    let relay = relay_with_card(&inside.url, 60).await;
+    let north = north_beside(&relay).await;
+    assert_eq!(north.agent.send(&request("south")).await.unwrap().status, SentStatus::AtRelay);
+    assert_eq!(known(&north).await, Some(inside.url.clone()));
+
+    let relay = relay_with_card(&inside.url, FRESH_SECS + 60).await;
+    let north = north_beside(&relay).await;
+    assert_eq!(north.agent.send(&request("south")).await.unwrap().status, SentStatus::AtRelay);
+    assert_eq!(known(&north).await, None);
+
+    let relay = relay_with_card(&inside.url, 60).await;
+    let north = north_beside(&relay).await;
+    let told = Coordinates { relay: Some(relay.url.clone()), ..Coordinates::default() };
+    north.agent.store().update_coordinates(key(2).did(), &told, CoordinateSource::Owner).await.unwrap();
+    assert_eq!(north.agent.send(&request("south")).await.unwrap().status, SentStatus::AtRelay);
+    assert_eq!((known(&north).await, looked_up(&relay)), (None, 0));
+    assert!(inside.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_directory_that_says_nothing_holds_no_letter_up() {
+    let relay = Fake::start(|_, seen, _| match seen.path.as_str() {
+        "/rpc" | "/send" => queued(),
+        _ => Act::Silence,
+    })
+    .await;
+    let north = north_beside(&relay).await;
+    let message = SendRequest { timeout: Duration::from_secs(2), ..request("south") };
+    assert_eq!(north.agent.send(&message).await.unwrap().status, SentStatus::AtRelay);
+    assert_eq!(looked_up(&relay), 1);
 }

@@ -124,6 +124,7 @@ impl<'a> Delivery<'a> {
         let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
         let mut delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
         (delivery.presented, delivery.is_kept) = (presented, is_kept);
+        delivery.has_answer = !is_notice(&delivery.extra);
         let outgoing = Outgoing {
             peer: delivery.peer.did.to_string(),
             message_id: delivery.id(),
@@ -133,7 +134,7 @@ impl<'a> Delivery<'a> {
             timestamp: delivery.signed_at,
             sig: delivery.sig().map(str::to_owned),
             target: delivery.peer.name.is_none().then(|| request.target.clone()),
-            is_auto: false,
+            is_auto: is_notice(&delivery.extra),
             keep,
         };
         delivery.seq = agent.store().queue_outgoing(&outgoing).await?;
@@ -158,11 +159,13 @@ impl<'a> Delivery<'a> {
         let keep = is_kept.then(|| keep(request, &extra));
         let (extra, presented) = presented::attach(agent, &peer.did, extra).await?;
         let delivery = Delivery::new(agent, request, extra, peer, deadline, message_id);
+        let has_answer = !is_notice(&delivery.extra);
         let store = agent.store();
         let is_queued = store.requeue_outgoing(stored.seq, delivery.signed_at, delivery.sig(), keep.as_ref()).await?;
         Ok(is_queued.then(|| Delivery {
             seq: stored.seq,
             presented,
+            has_answer,
             is_kept,
             is_again: true,
             // What was queued may have arrived earlier, whatever becomes of it now.
@@ -454,6 +457,11 @@ impl<'a> Delivery<'a> {
     }
 }
 
+/// Whether these are the metadata of a machine's notice, which nobody answers.
+fn is_notice(extra: &Object) -> bool {
+    extra.get("auto").and_then(Value::as_bool) == Some(true) && extra.contains_key("status")
+}
+
 /// The ways to a peer that may be tried, in order.
 fn ways(peer: &ResolvedPeer, via: Option<TransportName>) -> Vec<TransportName> {
     let is_open = |way: &TransportName| match way {
@@ -508,4 +516,4 @@ fn is_too_large(error: &SendError) -> bool {
 }
 
 #[cfg(test)]
-pub(in crate::send) mod tests;
+pub(crate) mod tests;

@@ -241,6 +241,9 @@ impl SendError {
             SendError::Transport { source: source @ TransportError::Refused { .. }, .. } => {
                 return transport_hint(source);
             }
+            SendError::Transport { source: TransportError::RelayRefused { status: 413, .. }, .. } => {
+                "the relay takes nothing so large, and the message was given up; send it in parts"
+            }
             SendError::Transport { source, message_id, .. } => {
                 let why = transport_hint(source).map(|hint| format!("; {hint}")).unwrap_or_default();
                 return Some(format!("{}{why}", kept(message_id)));
@@ -251,7 +254,9 @@ impl SendError {
             SendError::WayUnknown { via: TransportName::Relay, .. } => {
                 "its card, or an invite that it makes now, tells its relay; without `--via` another way may do"
             }
-            SendError::WayUnknown { .. } => "without `--via` another way may do",
+            SendError::WayUnknown { .. } => {
+                "no relay of this agent has a fresh card that names its address; without `--via` another way may do"
+            }
             SendError::NotKept(error) => return error.hint_unkept(),
             SendError::Yourself => "give another agent's name, DID or address (`muretai contacts list`)",
             SendError::NoSuchMessage(_) => "`muretai inbox --sent --json` shows the ids of what was sent",
@@ -267,7 +272,8 @@ impl SendError {
                 ));
             }
             SendError::NoAddress { .. } => {
-                "give its card URL or domain instead of the DID, claim an invite of it, or use a relay that knows it"
+                "give its card URL or domain instead of the DID, or claim an invite of it; relays that may have its card are \
+                 named in config.toml: `relay = \"https://relay.example\"`"
             }
             SendError::NotListed { .. } => "try again when the relay is there, or give the card URL instead",
             SendError::Foreign { .. } => "add `--unverified` to speak to it all the same",

@@ -53,7 +53,7 @@ pub struct FlushRequest {
 /// What became of one message of the outbox.
 #[derive(Debug)]
 pub struct FlushOutcome {
-    /// As it was before.
+    /// As it is now; of one that has left the outbox, as it was in its last attempt.
     pub row: OutboxRow,
     /// Sent, or why not; [`SendError::NotTried`] when an earlier one did not reach the same peer.
     pub result: Result<Sent, SendError>,
@@ -232,7 +232,8 @@ impl Agent {
             let blocks_others = result.as_ref().is_err_and(|error| blocks_others(error, &taken));
             let is_kept = self.store().is_queued(taken.seq).await.unwrap_or(true);
             let (seq, peer) = (taken.seq, taken.peer.clone());
-            outcomes.send(FlushOutcome { row: taken, result, is_kept }).await.ok();
+            let row = self.row_after(taken, 1).await;
+            outcomes.send(FlushOutcome { row, result, is_kept }).await.ok();
             if blocks_others {
                 return self.put_off(seq, &peer, rows.collect(), how, outcomes).await;
             }
@@ -255,7 +256,16 @@ impl Agent {
         for row in rest {
             let who = row.name.clone().unwrap_or_else(|| row.peer.clone());
             let result = Err(SendError::NotTried { who, message_id: row.message_id.clone() });
+            let row = self.row_after(row, 0).await;
             outcomes.send(FlushOutcome { row, result, is_kept: true }).await.ok();
+        }
+    }
+
+    /// What an attempt made of a row.
+    async fn row_after(&self, row: OutboxRow, attempts: u32) -> OutboxRow {
+        match self.store().outbox_row(&row.message_id).await {
+            Ok(Some(now)) if now.seq == row.seq => now,
+            _ => OutboxRow { attempts: row.attempts.saturating_add(attempts), last_error: None, ..row },
         }
     }
 

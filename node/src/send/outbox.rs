@@ -196,6 +196,7 @@ impl Agent {
         match self.resolve_in_time(request, deadline).await? {
             Recipient::Peer(peer) if peer.did == *self.did() => Err(SendError::Yourself),
             Recipient::Peer(peer) => {
+                let peer = self.with_address(peer, request).await?;
                 let message_id = MessageId::from_random(random());
                 let delivery = Delivery::queue(self, request, extra, peer, deadline, message_id, true).await?;
                 stored.set(delivery.id()).ok();
@@ -204,6 +205,15 @@ impl Agent {
             Recipient::Foreign { url, .. } if !request.unverified => Err(SendError::Foreign { url }),
             Recipient::Foreign { card, url } => foreign::send(self, request, &card, &url, deadline, None, stored).await,
         }
+    }
+
+    /// Whoever is known by a mailbox alone may have published an address, which is the shorter way.
+    async fn with_address(&self, peer: ResolvedPeer, request: &SendRequest) -> Result<ResolvedPeer, SendError> {
+        if request.via == Some(TransportName::Relay) {
+            return Ok(peer);
+        }
+        let is_wanted = request.via == Some(TransportName::Http);
+        Ok(self.find_address(peer, request.allow_private, is_wanted, request.timeout).await?)
     }
 
     pub(super) async fn resolve_in_time(

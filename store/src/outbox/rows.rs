@@ -518,7 +518,8 @@ pub(super) async fn at_relay(
         .await?;
     query("DELETE FROM outbox WHERE seq = ? AND kind > 0").bind(seq).execute(&mut *conn).await?;
     query(
-        "UPDATE outbox SET relay = ?, deposited = ?, due = ?4, expires = ?4, is_taken = 0, last_error = NULL \
+        "UPDATE outbox SET relay = ?, deposited = ?, due = ?4, expires = ?4, is_taken = 0, last_error = NULL, \
+         attempts = attempts + 1 \
          WHERE seq = ?3",
     )
     .bind(relay)

@@ -6,14 +6,23 @@ use std::{
     time::Duration,
 };
 
-use muretai_node::{Agent, Fault, Home, agent, home::AgentDir, keyfile, send::peer::FetchedCard};
+use muretai_node::{
+    Agent, Fault, Home, agent,
+    home::AgentDir,
+    keyfile,
+    send::{
+        SendError,
+        peer::{FetchedCard, PeerCard},
+    },
+};
 use muretai_plugins::{manifest::Manifest, set};
-use muretai_protocol::sign::Seed;
+use muretai_protocol::{Did, sign::Seed, urls};
 use muretai_store::messages::Query;
 use muretai_transports::{ClientTimeouts, http::HttpTransport};
 
-use super::{Args, Check, Doctor, Status};
+use super::{Args, Check, Doctor, Status, mail::Mailbox};
 use crate::{
+    clock,
     commands::plugin,
     config,
     context::{self, Context},
@@ -325,11 +334,20 @@ impl Doctor {
                     let detail = format!("{target} gave no card within {} s", timeout.as_secs_f32());
                     self.note("peer", Status::Failed, detail, Some(LOOK_AGAIN.to_owned()));
                 }
-                Ok(Ok(card)) => self.card(target, card),
+                Ok(Ok(card)) => self.card(&agent, target, card, allow_private).await,
                 Ok(Err(error)) => {
+                    let is_unknown = matches!(error, SendError::NoAddress { .. } | SendError::NotListed { .. });
+                    let known = if is_unknown { known_mailbox(&agent, target).await } else { None };
                     let failure = Failure::of(format!("{target} shows no card"), &error);
                     let is_away = error.fault() == Fault::Unreachable && failure.hint.is_some();
-                    self.failure("peer", if is_away { failure.hint(LOOK_AGAIN) } else { failure });
+                    match known {
+                        Some((did, relay)) => {
+                            let known = ", and shows no card".to_owned();
+                            let mailbox = Mailbox { target, did: &did, relay: &relay, known };
+                            self.peer_mailbox(&agent, &mailbox, allow_private).await;
+                        }
+                        None => self.failure("peer", if is_away { failure.hint(LOOK_AGAIN) } else { failure }),
+                    }
                 }
             }
             agent.close().await;
@@ -337,8 +355,11 @@ impl Doctor {
         })
     }
 
-    fn card(&mut self, target: &str, card: FetchedCard) {
+    async fn card(&mut self, agent: &Agent, target: &str, card: FetchedCard, allow_private: bool) {
         match card {
+            FetchedCard::Peer(peer) if peer.copy_signed.is_some() => {
+                self.copy(agent, target, &peer, allow_private).await;
+            }
             FetchedCard::Peer(peer) if peer.is_signed => {
                 self.note("peer", Status::Ok, format!("{target} is {} at {}", peer.card.did, peer.base), None);
             }
@@ -352,6 +373,45 @@ impl Doctor {
             }
         }
     }
+}
+
+impl Doctor {
+    /// A relay's copy of a card says who somebody is, and nothing about whether anybody is there.
+    async fn copy(&mut self, agent: &Agent, target: &str, peer: &PeerCard, allow_private: bool) {
+        let now = agent::now();
+        let when = clock::distance(peer.copy_signed.unwrap_or(now), now);
+        if !peer.base.is_empty() {
+            let detail = format!(
+                "{target} is {}; {} does not answer, and the card is a copy at a relay, signed {when}",
+                peer.card.did, peer.base
+            );
+            self.note("peer", Status::Warning, detail, Some(LOOK_AGAIN.to_owned()));
+        }
+        match &peer.card.relay {
+            Some(relay) if urls::is_plain_url(relay) => {
+                let known = format!(", as a copy of its card says, signed {when}");
+                let mailbox = Mailbox { target, did: &peer.card.did, relay, known };
+                self.peer_mailbox(agent, &mailbox, allow_private).await;
+            }
+            _ if peer.base.is_empty() => {
+                let detail = format!("{target} is {}; its card, signed {when}, names no place", peer.card.did);
+                self.note("peer", Status::Failed, detail, Some(LOOK_AGAIN.to_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where letters to a contact wait that shows no card.
+async fn known_mailbox(agent: &Agent, target: &str) -> Option<(Did, String)> {
+    let store = agent.store();
+    let contact = match target.trim().parse::<Did>() {
+        Ok(did) => store.contact(&did).await,
+        Err(_) => store.contact_named(target.trim()).await,
+    };
+    let contact = contact.ok().flatten()?;
+    let relay = contact.coordinates.relay.filter(|relay| urls::is_plain_url(relay))?;
+    contact.coordinates.enc_pub.map(|_| (contact.did, relay))
 }
 
 /// A relative path has an empty ancestor, which stands for the folder that we are in.

@@ -1,17 +1,17 @@
 //! Whether letters come and go: relays, their clocks, who listens, the outbox.
 
 use muretai_node::{Agent, agent, mail::MailStatus};
-use muretai_protocol::{json, urls};
+use muretai_protocol::{Did, UnixSeconds, json, urls};
 use muretai_store::messages::OutStatus;
 use muretai_transports::{
     ClientTimeouts,
     guard::Policy,
     http::{FetchOptions, HttpTransport},
-    relay::directory::Relay,
+    relay::directory::{Presence, Relay},
 };
 
 use super::{Doctor, Status, checks::CARD_TIMEOUT};
-use crate::failure::Failure;
+use crate::{clock, failure::Failure, output};
 
 /// Bytes of an answer that are read.
 const MAX_ANSWER_BYTES: usize = 65_536;
@@ -65,7 +65,7 @@ impl Doctor {
                 return self.note("relays", bad, crate::output::in_one_line(&failure), look());
             }
         };
-        let (standing, detail, hint) = listening(agent.name(), relay, status, presence.is_online == Some(true));
+        let (standing, detail, hint) = listening(agent.name(), relay, status, &presence, agent::now());
         self.note("relays", standing, detail, hint);
         self.relay_clock(agent, relay, &http, &options).await;
     }
@@ -83,6 +83,28 @@ impl Doctor {
             let detail = format!("that of {relay} is {} s {which} this one", apart.unsigned_abs());
             let hint = "set the clock that is wrong; peers refuse what is signed more than 300 s off".to_owned();
             self.note("clock", Status::Warning, detail, Some(hint));
+        }
+    }
+
+    /// A peer that is reached through its relay alone: whether that is there, and what it says.
+    pub(super) async fn peer_mailbox(&mut self, agent: &Agent, peer: &Mailbox<'_>, allow_private: bool) {
+        let Mailbox { target, did, relay, known } = peer;
+        let http = HttpTransport::client(ClientTimeouts { connect: CARD_TIMEOUT, total: CARD_TIMEOUT });
+        let own = agent.known_relays().await.unwrap_or_default();
+        let is_own = own.iter().any(|own| urls::same_scope(own, relay));
+        let policy = if allow_private || is_own { Policy::Owner } else { Policy::Peer };
+        let place = Relay { base: relay, policy, timeout: CARD_TIMEOUT };
+        match place.presence(&http, did).await {
+            Ok(presence) => {
+                let standing = standing(relay, &presence, agent::now());
+                self.note("peer", Status::Ok, format!("{target} is {did}{known}; {standing}"), None);
+            }
+            Err(error) => {
+                let failure =
+                    Failure::io(format!("{target} is {did}{known}; its relay {relay} cannot be reached"), &error);
+                let hint = "messages to it stay in the outbox until its relay, or it, is there".to_owned();
+                self.note("peer", Status::Failed, output::in_one_line(&failure), Some(hint));
+            }
         }
     }
 
@@ -107,8 +129,34 @@ impl Doctor {
     }
 }
 
+/// Where letters to a peer wait.
+pub(super) struct Mailbox<'a> {
+    /// As typed.
+    pub(super) target: &'a str,
+    pub(super) did: &'a Did,
+    pub(super) relay: &'a str,
+    /// What else is known of it.
+    pub(super) known: String,
+}
+
+/// What a relay says about somebody's mailbox there.
+fn standing(relay: &str, presence: &Presence, now: UnixSeconds) -> String {
+    match (presence.is_online, seen(presence, now)) {
+        (Some(true), _) => format!("it is reached through {relay}, and listens there now, as that relay says"),
+        (Some(false), Some(seen)) => format!("letters wait at {relay}; it listened there {seen}, as that relay says"),
+        (Some(false), None) => format!("it does not listen at {relay} now; letters wait there"),
+        (None, _) => format!("letters wait at {relay}, which does not say whether it listens"),
+    }
+}
+
 /// Who listens at a relay that is well.
-fn listening(name: &str, relay: &str, status: &MailStatus, is_online: bool) -> (Status, String, Option<String>) {
+fn listening(
+    name: &str,
+    relay: &str,
+    status: &MailStatus,
+    presence: &Presence,
+    now: UnixSeconds,
+) -> (Status, String, Option<String>) {
     let is_served = status.served.iter().any(|served| served == relay);
     let is_connected = status.connected.iter().any(|connected| connected == relay);
     if is_connected {
@@ -118,17 +166,22 @@ fn listening(name: &str, relay: &str, status: &MailStatus, is_online: bool) -> (
         let hint = Some("its log says why; `muretai serve` goes on trying".to_owned());
         return (Status::Warning, format!("{relay} is well, but `muretai serve` is not connected to it"), hint);
     }
-    if is_online {
-        let hint = Some("only the newest listener of an identity gets its letters".to_owned());
-        return (
-            Status::Ok,
-            format!("{relay} is well; somebody outside this home listens there, or did just now"),
-            hint,
-        );
+    if presence.is_online == Some(true) {
+        let hint = "it may be in another home, or have been killed, which a relay notices late; only the newest listener \
+                    of an identity gets its letters";
+        let seen = seen(presence, now).map(|seen| format!(", last seen {seen}")).unwrap_or_default();
+        let detail =
+            format!("{relay} is well, and still counts a listener of this agent{seen}; none runs in this home");
+        return (Status::Ok, detail, Some(hint.to_owned()));
     }
     let hint =
         format!("`muretai --as {name} inbox --sync` fetches what lies there, `muretai serve --relay {relay}` listens");
     (Status::Ok, format!("{relay} is well; nobody listens there now"), Some(hint))
+}
+
+/// When somebody listened last, as the relay says, which may say anything.
+fn seen(presence: &Presence, now: UnixSeconds) -> Option<String> {
+    presence.last_seen.map(|last| clock::distance(UnixSeconds(last.0.min(now.0)), now))
 }
 
 #[cfg(test)]
@@ -143,9 +196,28 @@ mod tests {
             connected: if connected { vec![relay.to_owned()] } else { Vec::new() },
             ..MailStatus::default()
         };
-        assert!(listening("south", relay, &status(true, true), true).1.contains("listens there"));
-        assert_eq!(listening("south", relay, &status(true, false), false).0, Status::Warning);
-        assert!(listening("south", relay, &status(false, false), true).1.contains("outside this home"));
-        assert!(listening("south", relay, &status(false, false), false).2.unwrap().contains("--as south inbox --sync"));
+        let now = UnixSeconds(1_800_000_000);
+        let told = |status: &MailStatus, is_online, last_seen: Option<i64>| {
+            let presence = Presence { is_online, last_seen: last_seen.map(UnixSeconds) };
+            listening("south", relay, status, &presence, now)
+        };
+        assert!(told(&status(true, true), Some(true), None).1.contains("listens there"));
+        assert_eq!(told(&status(true, false), Some(false), None).0, Status::Warning);
+        let dead = told(&status(false, false), Some(true), Some(now.0 - 300)).1;
+        assert!(dead.contains("still counts a listener of this agent, last seen 5 min ago"), "{dead}");
+        assert!(told(&status(false, false), Some(true), Some(i64::MAX)).1.contains("last seen now"));
+        assert!(told(&status(false, false), Some(false), None).2.unwrap().contains("--as south inbox --sync"));
+    }
+
+    #[test]
+    fn what_a_relay_says_of_a_peer_is_no_more_than_that() {
+        let now = UnixSeconds(1_800_000_000);
+        let told = |is_online, last_seen: Option<i64>| {
+            standing("https://relay.example", &Presence { is_online, last_seen: last_seen.map(UnixSeconds) }, now)
+        };
+        assert!(told(Some(true), Some(now.0)).contains("listens there"));
+        assert!(told(Some(false), Some(now.0 - 7_200)).contains("it listened there 2 h ago"));
+        assert!(told(Some(false), None).contains("letters wait there"));
+        assert!(told(None, None).contains("does not say"));
     }
 }

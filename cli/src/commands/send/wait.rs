@@ -7,8 +7,9 @@ use muretai_node::{
     send::{Sent, SentReply, SentStatus, Word},
 };
 use muretai_protocol::{Did, json};
-use muretai_store::messages::MessageRow;
+use muretai_store::messages::{MessageRow, OutStatus};
 
+use super::report;
 use crate::{
     context::Context,
     exit::Exit,
@@ -54,13 +55,36 @@ pub(super) async fn reply(context: &Context, agent: &Agent, sent: &mut Sent, tim
             Err(of(sent, Failure::new(Exit::Unreachable, message)))
         }
         None => {
-            let message = format!("no reply of {to} within {} s", time.as_secs_f32());
-            Err(of(sent, Failure::new(Exit::Unreachable, message).hint(LATER)))
+            if sent.status == SentStatus::AtRelay && is_delivered(agent, &sent.message_id).await? {
+                sent.status = SentStatus::Accepted;
+            }
+            // With --json the message is printed in any case.
+            if !context.out.is_json {
+                report::print(context, sent)?;
+            }
+            Err(of(sent, silence(&to, sent.status, time)))
         }
     }
 }
 
 const LATER: &str = "the message was sent; a reply that comes later is in `muretai inbox`";
+
+/// Whether a letter has said meanwhile that the peer has it.
+async fn is_delivered(agent: &Agent, message_id: &str) -> Result<bool, Failure> {
+    let row = agent.store().outgoing(message_id).await;
+    let row = row.map_err(|error| Failure::of("cannot tell what became of the message", &error))?;
+    Ok(row.is_some_and(|row| row.status == Some(OutStatus::Delivered)))
+}
+
+/// Nothing came in time: the message may be with the peer all the same.
+fn silence(to: &str, status: SentStatus, time: Duration) -> Failure {
+    let secs = time.as_secs_f32();
+    let message = match status {
+        SentStatus::AtRelay => format!("no word of {to} within {secs} s: it has not fetched the message yet"),
+        _ => format!("{to} has the message, and did not reply within {secs} s"),
+    };
+    Failure::new(Exit::Unreachable, message).hint(LATER)
+}
 
 /// A failure that names the message.
 fn of(sent: &Sent, failure: Failure) -> Failure {
@@ -146,6 +170,19 @@ mod tests {
         let failure = of(&sent(SentStatus::AtRelay, None), refused("south", Some(-32010)));
         assert_eq!((failure.exit, failure.message_id.as_deref()), (Exit::PeerRefused, Some("m")));
         assert_eq!(failure.refusal.unwrap().code, -32010);
+    }
+
+    #[test]
+    fn a_peer_that_has_the_message_and_one_that_has_not_are_told_apart() {
+        let after = |status| silence("south", status, Duration::from_secs(10));
+        for status in [SentStatus::Accepted, SentStatus::Held, SentStatus::Duplicate] {
+            assert_eq!(after(status).message, "south has the message, and did not reply within 10 s");
+        }
+        assert!(after(SentStatus::AtRelay).message.contains("has not fetched the message yet"));
+        assert_eq!(
+            (after(SentStatus::AtRelay).exit, after(SentStatus::Accepted).exit),
+            (Exit::Unreachable, Exit::Unreachable)
+        );
     }
 
     #[test]

@@ -271,3 +271,39 @@ async fn what_is_over_is_not_sent() {
     };
     assert_eq!(north.agent.resend(&again).await.unwrap().status, SentStatus::AtRelay);
 }
+
+#[tokio::test]
+async fn whoever_flushes_sees_each_row_as_it_is_then() {
+    let (north, _relay) = mailbox(None, |seen, number| match number {
+        0 | 1 => relay_refusal(503, "Retry-After: 700\r\n", "no room"),
+        2 => queued(),
+        _ => panic!("{}", seen.path),
+    })
+    .await;
+    let id = north.agent.send(&request("south")).await.unwrap_err().message_id().unwrap().to_owned();
+    let before = outbox(&north).await.remove(0);
+    assert_eq!((before.attempts, before.due.0 - now().0 > 600), (1, true));
+    let kept = north.agent.flush_outbox(&flush(None), &|_| ()).await.unwrap().remove(0);
+    assert!(kept.is_kept);
+    assert_eq!((&kept.row, kept.row.attempts), (&outbox(&north).await[0], 2));
+    assert!(kept.row.last_error.as_ref().unwrap().contains("no room"));
+    let left = north.agent.flush_outbox(&flush(Some(&id)), &|_| ()).await.unwrap().remove(0);
+    assert_eq!((left.row.status, left.row.attempts), (OutStatus::AtRelay, 3));
+    assert_eq!(outbox(&north).await, [left.row]);
+}
+
+#[tokio::test]
+async fn a_notice_is_done_once_a_relay_has_it() {
+    let (north, _relay) = mailbox(None, |_, _| queued()).await;
+    let sent = north.agent.send_notice(&request("south"), "greeting").await.unwrap();
+    assert_eq!(sent.status, SentStatus::AtRelay);
+    assert!(outbox(&north).await.is_empty(), "nobody says anything about it");
+    assert!(north.agent.mailboxes().await.unwrap().is_empty(), "so no reply is waited for either");
+    assert!(north.agent.store().messages(&Query::default()).await.unwrap().is_empty(), "it is no conversation");
+    let (north, _relay) = mailbox(None, |_, _| relay_refusal(503, "", "no room")).await;
+    north.agent.send_notice(&request("south"), "greeting").await.unwrap_err();
+    let row = outbox(&north).await.remove(0);
+    assert!(row.is_auto && north.agent.store().outbox(false).await.unwrap().is_empty());
+    let extra = extra_of(&row);
+    assert_eq!(extra.get("status").and_then(Value::as_str), Some("greeting"), "kept for the next attempt");
+}
