@@ -412,3 +412,27 @@ fn unpercent(text: &str) -> String {
     }
     String::from_utf8(plain).unwrap()
 }
+
+#[cfg(unix)]
+#[test]
+fn a_contact_that_keeps_the_responder_busy_holds_up_nobody_else() {
+    let relay = RelayProcess::start(&[]);
+    let (north, east) = (Key::of(1), Key::of(2));
+    let south = South::knowing(&relay, &[&north, &east]);
+    let before = south.texts().len();
+    let gate = south.home.scratch().join("gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    // Open for both: neither this nor the responder waits for the other to open it.
+    let mut opener = std::fs::File::options().read(true).write(true).open(&gate).unwrap();
+    let script = format!("read -r text; case $text in slow*) read -r go <'{}';; esac; echo done", gate.display());
+    let _listener = south.home.listener("south", &relay.url, &["--reply-with", &script, "--reply-timeout", "10m"]);
+    let slow: Vec<String> = (0..6).map(|n| format!("slow {n}")).collect();
+    for text in &slow {
+        relay.keep(&south.letter(&north, text));
+    }
+    relay.keep(&south.letter(&east, "quick"));
+    let texts = || south.texts().split_off(before);
+    wait::until("east's letter, while the first of north's is at work", || (texts() == ["quick"]).then_some(()));
+    std::io::Write::write_all(&mut opener, "go\n".repeat(slow.len()).as_bytes()).unwrap();
+    wait::until("north's letters, in their order", || (texts()[1..] == slow[..]).then_some(()));
+}
