@@ -274,7 +274,7 @@ impl Explain for MailError {
                 "only the newest listener of an identity gets its letters; stop the other one first"
             }
             MailError::Transport { source: TransportError::NotARelay { .. }, .. } => {
-                "is it the address of a relay, and not of an agent?"
+                "is it the address of a relay, and not of an agent? does this network ask to log in first?"
             }
             MailError::Transport { .. } => "`muretai doctor` shows which relays can be reached; letters stay there",
             MailError::Store(error) => return Explain::hint(error),

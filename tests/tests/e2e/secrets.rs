@@ -1,7 +1,15 @@
 //! A known seed is looked for in everything that the program prints and writes.
 use std::{fs, path::Path};
 
-use muretai_tests::{Home, home::Done, rpc::Key};
+use muretai_tests::{
+    Home, RelayProcess,
+    home::Done,
+    mail::{deposit, enc_pub_of, text_letter},
+    rpc::{self, Fields, Key},
+    trust::{befriend, call, connect},
+    wait,
+};
+use serde_json::json;
 
 /// Spellings of a secret that must not be met anywhere.
 struct Secret {
@@ -107,4 +115,33 @@ fn check_files(folder: &Path, secret: &Secret) {
             secret.is_not_in(&path.display().to_string(), &fs::read(&path).unwrap());
         }
     }
+}
+
+#[test]
+fn a_log_says_of_a_did_no_more_than_its_end() {
+    let relay = RelayProcess::start(&[]);
+    let home = Home::with_agent("south");
+    let (did, enc_pub) = (home.did("south"), enc_pub_of(&home, "south"));
+    let (north, east, west) = (Key::of(1), Key::of(2), Key::of(3));
+    let serve = home.serve("south", &["-vv", "--relay", &relay.url]);
+    befriend(&home, &serve, "south", &north);
+    serve.say(&north, "hello");
+    serve.say(&east, "a stranger");
+    let old = Fields { to: did.clone(), timestamp: json!(rpc::now() - 3_600), ..Fields::default() };
+    serve.call(&rpc::send(&north.signed(&old)));
+    connect(&serve, &west);
+    home.run(["--as", "south", "requests", "accept", west.did()]);
+    call(&serve, &east, "onboard/claim", "onboard/claim", json!({"nonce": "AAAA"}));
+    relay.keep(&deposit(&north, &did, "AAAA"));
+    relay.keep(&text_letter(&north, &did, &enc_pub, "by the relay"));
+    relay.keep(&text_letter(&east, &did, &enc_pub, "a stranger by the relay"));
+    wait::until("the letters", || (relay.letters_for(&did) == 0).then_some(()));
+    let (code, log) = serve.stop("TERM");
+    assert_eq!(code, 0, "{log}");
+    let end = &north.did()[north.did().len() - 8..];
+    assert!(log.contains(end), "somebody is in it: {log}");
+    // Its own, on the line that greets whoever started it, is for people to copy.
+    let mut others = log.lines().filter(|line| !line.starts_with("south is "));
+    let told = others.find(|line| line.contains("did:key:z6Mk") || line.contains(&did[8..30]));
+    assert_eq!(told, None);
 }
