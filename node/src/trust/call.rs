@@ -50,7 +50,7 @@ pub(crate) struct Call<'a> {
     pub(crate) params: Object,
     /// For everything together, repeats after a broken connection among it.
     pub(crate) timeout: Duration,
-    /// The id of a call that may have been made before; `None` takes a fresh one.
+    /// The id of a call that may have been made before, or that the caller has to know first; `None` takes a fresh one.
     pub(crate) message_id: Option<MessageId>,
     /// What it asks for comes later, by itself: an agent that is nowhere else waits for it at the peer's relay.
     pub(crate) is_answered_later: bool,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use muretai_protocol::{
-    Did, UnixSeconds,
+    Did, MessageId, UnixSeconds,
     introduction::INTRODUCE_ME_TO,
     json::{self, Object, Value},
     rpc::Code,
@@ -25,9 +25,9 @@ use super::{
 };
 use crate::{
     Agent,
-    agent::now,
+    agent::{now, random},
     receive::service::ReceiverOptions,
-    send::{SendError, target, target::Target},
+    send::{ResolvedPeer, SendError, target, target::Target},
     trust::left::Left,
 };
 
@@ -171,7 +171,8 @@ impl Agent {
             params.insert("vc".to_owned(), vc);
         }
         let timeout = request.timeout;
-        let call = Call { method: METHOD, text: &text, params, timeout, message_id: None, is_answered_later: true };
+        let message_id = Some(self.left_id(&whom.peer, row).await?);
+        let call = Call { method: METHOD, text: &text, params, timeout, message_id, is_answered_later: true };
         match self.call(&whom.peer, call).await {
             Ok(result) => match result.member("status").and_then(Value::as_str) {
                 Some("pending") => Ok(Said::Pending),
@@ -180,10 +181,7 @@ impl Agent {
             },
             Err(error) if error.is_refusal(Code::AlreadyConnected) => self.connected(row, whom).await,
             // It is filed there, with whatever answer; asking again would tell which. From a relay it will be.
-            Err(error) if error.is_answer_lost() || error.is_at_relay() => {
-                self.note_request_left(row, &error).await?;
-                Ok(Said::Pending)
-            }
+            Err(error) if error.is_answer_lost() || error.is_at_relay() => Ok(Said::Pending),
             Err(error) => Err(error),
         }
     }
@@ -223,14 +221,14 @@ impl Agent {
         Ok((row, is_new))
     }
 
-    /// A request at a relay may be refused by letter yet.
-    async fn note_request_left(&self, row: &RequestRow, error: &TrustError) -> Result<(), StoreError> {
-        match error {
-            TrustError::AtRelay { message_id, .. } => {
-                self.note_left(message_id, &row.peer, &Left::Request(row.id)).await
-            }
-            _ => Ok(()),
+    /// The id for a call that asks what this row says. A peer with a mailbox may refuse it by letter, before this call
+    /// even returns: so that is expected from before it leaves.
+    async fn left_id(&self, peer: &ResolvedPeer, row: &RequestRow) -> Result<MessageId, StoreError> {
+        let message_id = MessageId::from_random(random());
+        if peer.mailbox.is_some() {
+            self.note_left(message_id.as_str(), &row.peer, &Left::Request(row.id)).await?;
         }
+        Ok(message_id)
     }
 
     /// Whether our row stands although the request failed: what was refused for good is closed, and so is a new one
@@ -282,16 +280,14 @@ impl Agent {
         let text = format!("{INTRODUCE_ME_TO}{target}");
         let method = "introduction/request";
         let (params, timeout) = (Object::new(), request.timeout);
-        let call = Call { method, text: &text, params, timeout, message_id: None, is_answered_later: false };
+        let message_id = Some(self.left_id(&peer, &row).await?);
+        let call = Call { method, text: &text, params, timeout, message_id, is_answered_later: false };
         let status = match self.call(&peer, call).await {
             Ok(result) => match result.member("status").and_then(Value::as_str) {
                 Some(status @ ("queued" | "proposed" | "declined")) => status.to_owned(),
                 _ => return Err(TrustError::BadAnswer { method, what: "neither queued nor proposed nor declined" }),
             },
-            Err(error) if error.is_answer_lost() || error.is_at_relay() => {
-                self.note_request_left(&row, &error).await?;
-                "queued".to_owned()
-            }
+            Err(error) if error.is_answer_lost() || error.is_at_relay() => "queued".to_owned(),
             Err(error) => {
                 self.after_failure(&row, &error, false).await?;
                 return Err(error);

@@ -249,6 +249,19 @@ async fn what_a_call_at_a_relay_stands_for_ends_when_its_peer_and_nobody_else_re
 }
 
 #[tokio::test]
+async fn a_refusal_by_letter_is_expected_before_its_call_has_left() {
+    let post = Post::open().await;
+    let (north, west) = (with_mailbox("north", &post).await, with_mailbox("west", &post).await);
+    befriend_both(&north, &west, &post).await;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nowhere = Coordinates { relay: Some(format!("http://{closed}")), ..Coordinates::default() };
+    north.agent.store().update_coordinates(west.agent.did(), &nowhere, CoordinateSource::Owner).await.unwrap();
+    let request = ConnectRequest { ask: Some("west".to_owned()), ..connection(key(9).did().as_str()) };
+    north.agent.ask_to_connect(&request).await.unwrap_err();
+    assert_eq!(left(&north).await.len(), 1);
+}
+
+#[tokio::test]
 async fn who_accepts_a_request_by_letter_that_was_taken_back_trusts_nobody_for_it() {
     let post = Post::open().await;
     let (north, south) = (with_mailbox("north", &post).await, with_mailbox("south", &post).await);
